@@ -1,4 +1,4 @@
-"""Streams wait for the work noted on them; events know when it was done. Work here is a Python object that ends on call."""
+"""Streams wait for the work noted on them; events know when it was done. Work here is an object that ends on call."""
 
 import threading
 import time

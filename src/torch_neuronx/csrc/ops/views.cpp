@@ -36,8 +36,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
     return tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
            (tensor.device().is_cpu() || tensor.device().is_privateuseone());
   };
-  return (dense(self) && dense(from)) ||
-         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+  return (dense(self) && dense(from)) || self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 // Nothing to record: work keeps alive the values it reads, on whichever stream it was started.
