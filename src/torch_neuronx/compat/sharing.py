@@ -28,7 +28,7 @@ def _share_memory(original: Any) -> Any:
         if self.device.type == "neuron":
             raise RuntimeError(
                 "share_memory_(): memory of a neuron device belongs to one process. Share a CPU tensor "
-                "(tensor.cpu().share_memory_()), or send the tensor through a torch.multiprocessing queue, which copies."
+                "(tensor.cpu().share_memory_()), or send the tensor through a torch.multiprocessing queue: it copies."
             )
         return original(self, *args, **kwargs)
 
