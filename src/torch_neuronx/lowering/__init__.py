@@ -1,0 +1,4 @@
+"""ATen to StableHLO: one table of rows, one file per family of operators.
+
+Nothing in here knows a runtime or a storage: values go in, values come out.
+"""

@@ -1,0 +1,85 @@
+"""Shapes, strides and dtypes of a call's results, from torch's meta kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_neuronx.lowering.call import Meta
+from torch_neuronx.lowering.forms import resolve
+from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
+from torch_neuronx.lowering.table import overload
+from torch_neuronx.lowering.views import Layout
+
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """metas: one per fresh tensor returned; resized: new layout per written argument that must grow."""
+
+    metas: tuple[Meta | None, ...]
+    resized: dict[int, Layout]
+
+
+class NoMeta(Exception):
+    """torch has no meta kernel for this overload."""
+
+
+def _number(spec: ScalarSpec) -> Any:
+    if spec.dtype is torch.bool:
+        return True
+    if spec.dtype.is_complex:
+        return 1j
+    return 1.0 if spec.dtype.is_floating_point else 1
+
+
+def _stand_in(x: Any, device: str) -> Any:
+    if isinstance(x, TensorSpec):
+        return torch.empty_strided(x.layout.sizes, x.layout.strides, dtype=x.dtype, device=device)
+    if isinstance(x, ScalarSpec):
+        return _number(x) if x.weak else torch.ones((), dtype=x.dtype)
+    if isinstance(x, tuple):
+        return [_stand_in(v, device) for v in x]
+    if isinstance(x, torch.device):
+        return torch.device(device)
+    return None if isinstance(x, torch.Generator) else x
+
+
+def layout_of(t: torch.Tensor) -> Layout:
+    return Layout(tuple(t.shape), tuple(t.stride()))
+
+
+def infer(call: Call) -> Inferred:
+    """Runs the overload on meta tensors.
+
+    Raises what the meta kernel raises (shape and dtype errors in torch's own words), or NoMeta.
+    """
+    op = overload(call.name)
+    arguments = op._schema.arguments
+    stand_ins = [_stand_in(x, "meta") for x in call.args]
+    positional = [x for x, a in zip(stand_ins, arguments, strict=True) if not a.kwarg_only]
+    named = {a.name: x for x, a in zip(stand_ins, arguments, strict=True) if a.kwarg_only}
+    try:
+        with torch.no_grad():
+            out = op(*positional, **named)
+    except NotImplementedError as error:
+        raise NoMeta(str(error)) from error
+    form = resolve(call.name)
+    resized = {
+        p: layout_of(stand_ins[p])
+        for p in form.written
+        if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
+    }
+    metas = tuple(_flat_metas(out)) if form.returns_fresh else ()
+    return Inferred(metas, resized)
+
+
+def _flat_metas(out: Any) -> Sequence[Meta | None]:
+    if isinstance(out, torch.Tensor):
+        return [Meta(out.dtype, layout_of(out))]
+    if isinstance(out, (list, tuple)):
+        return [m for x in out for m in _flat_metas(x)]
+    return []

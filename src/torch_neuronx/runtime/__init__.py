@@ -1,0 +1,1 @@
+"""Running executables: the protocol, and its implementation on jaxlib."""
