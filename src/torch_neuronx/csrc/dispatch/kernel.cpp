@@ -202,7 +202,7 @@ std::shared_ptr<const Entry> entry_of(Operator& op, const c10::FunctionSchema& s
 
 // The random state of this call goes into the last two parameters.
 void draw_random_state(const Entry& entry, CallView& call) {
-  const auto [seed, offset] = generator_inputs(call.generator, call.device, entry.rng_blocks);
+  const auto [seed, offset] = generator_for(call.generator, call.device).philox_engine_inputs(entry.rng_blocks);
   call.params[static_cast<size_t>(call.rng_param)] = static_cast<int64_t>(seed);
   call.params[static_cast<size_t>(call.rng_param) + 1] = static_cast<int64_t>(offset);
 }
