@@ -6,6 +6,7 @@ import warnings
 from importlib import metadata
 
 import torch
+from torch.utils import backend_registration
 
 from torch_neuronx import device
 from torch_neuronx.device import availability
@@ -60,9 +61,9 @@ def _load_core() -> str | None:
 
 
 def _name_device(*, core_loaded: bool) -> None:
-    torch.utils.rename_privateuse1_backend("neuron")
-    torch._register_device_module("neuron", device)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    backend_registration.rename_privateuse1_backend("neuron")
+    torch._register_device_module("neuron", device)  # type: ignore[no-untyped-call]
+    backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     if core_loaded:
         from torch_neuronx import compat
         from torch_neuronx.device import shutdown

@@ -77,7 +77,7 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
     """Lets this process use only a share of a device's memory; beyond it torch.OutOfMemoryError is raised."""
     if not isinstance(fraction, float):
-        raise TypeError(f"set_per_process_memory_fraction: expected a float, got {fraction!r}. Use a share such as 0.5.")
+        raise TypeError(f"set_per_process_memory_fraction: expected a float, got {fraction!r}. Use a share like 0.5.")
     index = index_of(device)
     availability.core().set_memory_fraction(fraction, index)
     _fractions[index] = fraction

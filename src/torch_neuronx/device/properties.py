@@ -70,5 +70,3 @@ def can_device_access_peer(device: Device, peer: Device) -> bool:
     """Logical devices of one process copy to each other through the runtime, never by address."""
     _checked(device), _checked(peer)
     return False
-
-

@@ -13,6 +13,20 @@
 #include "ops/resize.h"
 #include "ops/views.h"
 
+namespace {
+
+void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),
+                              ": neuron has no quantized tensors. Keep the tensor on the CPU, or hold its integers "
+                              "and its scale as plain tensors.");
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(neuron::ops::empty));
   m.impl("empty_strided", TORCH_FN(neuron::ops::empty_strided));
