@@ -210,7 +210,8 @@ class Lowered(TorchDispatchMode):
             return op(*args, **kwargs)
         try:
             form = resolve(name)
-            if form.functional not in table.rows:
+            row = table.rows.get(form.functional)
+            if row is None or not row.bind:
                 if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
                     with self:
                         return op.decompose(*args, **kwargs)
