@@ -206,7 +206,8 @@ class Lowered(TorchDispatchMode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = table.overload_name(op)
-        if op.is_view or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
+        metadata = op.is_view or torch.Tag.inplace_view in op.tags
+        if metadata or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
             return op(*args, **kwargs)
         try:
             form = resolve(name)
