@@ -1,0 +1,1 @@
+"""From StableHLO to executables, in memory and on disk."""
