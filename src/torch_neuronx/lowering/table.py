@@ -71,7 +71,8 @@ def lower(
         for name in names:
             if name in rows:
                 raise ValueError(f"{name} has two rows in the lowering table; keep one")
-            rows[name] = Row(name, emit, frozenset(attributes), pointwise, random, host_inputs, reads_self, bind)
+            kernel = bind and not name.startswith("prims::")  # primitives only occur inside decompositions
+            rows[name] = Row(name, emit, frozenset(attributes), pointwise, random, host_inputs, reads_self, kernel)
         return emit
 
     return register
