@@ -206,11 +206,13 @@ class Lowered(TorchDispatchMode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = table.overload_name(op)
-        if op.is_view or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
+        metadata = op.is_view or torch.Tag.inplace_view in op.tags
+        if metadata or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
             return op(*args, **kwargs)
         try:
             form = resolve(name)
-            if form.functional not in table.rows:
+            row = table.rows.get(form.functional)
+            if row is None or not row.bind:
                 if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
                     with self:
                         return op.decompose(*args, **kwargs)

@@ -45,7 +45,7 @@ def _functional_twin(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     if outs:
         bases = [base]
     elif base.endswith("_") and not base.endswith("__"):
-        bases = [base[:-1]]
+        bases = [base[:-1], f"{base[:-1]}_functional"]  # normal_ -> normal_functional
     elif base.startswith("__i") and base.endswith("__"):  # __iand__ -> __and__
         bases = [f"__{base[3:]}"]
     else:

@@ -24,6 +24,14 @@ class Inferred:
     resized: dict[int, Layout]
 
 
+class ResizeNeeded(Exception):
+    """out= arguments (by position) must take new layouts before the call can be lowered."""
+
+    def __init__(self, resized: dict[int, Layout]) -> None:
+        super().__init__(f"out= arguments {sorted(resized)} change shape")
+        self.resized = resized
+
+
 class NoMeta(Exception):
     """torch has no meta kernel for this overload."""
 

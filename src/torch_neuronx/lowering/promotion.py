@@ -69,6 +69,33 @@ def computed(build: Build, dtype: torch.dtype, values: Sequence[Value], result: 
     return hlo.convert(out, dtype) if out.dtype == inner else out
 
 
+def apply(
+    build: Build,
+    *xs: Scalar,
+    scalars: Sequence[Scalar] = (),
+    int_to_float: bool = False,
+    result: torch.dtype | None = None,
+    opmath: bool = False,
+) -> Value:
+    """Promotes `xs`, runs `build(*xs, *scalars)` in the compute dtype and rounds once.
+
+    `scalars` are parameters (slopes, bounds): they take the compute dtype and never promote.
+    `opmath` keeps wrapped numbers among `xs` at compute precision instead of rounding them to the
+    result dtype first, as torch's add, mul and div do.
+    """
+    dtype = result_type(*xs)
+    if int_to_float and is_integral(dtype):
+        dtype = torch.get_default_dtype()
+    inner = compute_dtype(dtype)
+    operands = [as_value(x) for x in xs]
+    values = [hlo.convert(v if v.weak and opmath else hlo.convert(v, dtype), inner) for v in operands]
+    extra = [hlo.convert(as_value(s), inner) for s in scalars]
+    out = build(*values, *extra)
+    if result is not None:
+        return hlo.convert(out, result)
+    return hlo.convert(out, dtype) if out.dtype == inner else out
+
+
 def unary(
     *names: str, int_to_float: bool = False, result: torch.dtype | None = None, reads_self: bool = True
 ) -> Callable[[Build], Build]:
@@ -86,15 +113,18 @@ def unary(
 
 
 def binary(
-    *names: str, int_to_float: bool = False, result: torch.dtype | None = None, attributes: Sequence[str] = ()
+    *names: str,
+    int_to_float: bool = False,
+    result: torch.dtype | None = None,
+    attributes: Sequence[str] = (),
+    opmath: bool = False,
 ) -> Callable[[Build], Build]:
     """Rows for `op(self, other)` with tensors or Scalars: promotion, then `build(a, b)`."""
 
     def register(build: Build) -> Build:
         @lower(*names, pointwise=True, attributes=attributes)
         def emit(self: Scalar, other: Scalar) -> Value:
-            dtype, (a, b) = promote(self, other, int_to_float=int_to_float)
-            return computed(build, dtype, [a, b], result)
+            return apply(build, self, other, int_to_float=int_to_float, result=result, opmath=opmath)
 
         return build
 

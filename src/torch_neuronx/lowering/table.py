@@ -75,7 +75,8 @@ def lower(
         for name in names:
             if name in rows:
                 raise ValueError(f"{name} has two rows in the lowering table; keep one")
-            flags = (pointwise, random, host_inputs, reads_self, bind, listwise)
+            kernel = bind and not name.startswith("prims::")  # primitives only occur inside decompositions
+            flags = (pointwise, random, host_inputs, reads_self, kernel, listwise)
             rows[name] = Row(name, emit, frozenset(attributes), *flags)
         return emit
 

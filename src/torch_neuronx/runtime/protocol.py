@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 Array = Any  # the runtime's one-dimensional device array
@@ -61,8 +62,10 @@ class Runtime(Protocol):
 
     def load(self, payload: bytes, device: int, results: Sequence[ResultType]) -> Executable: ...
 
-    def from_host(self, data: memoryview, dtype: torch.dtype, numel: int, device: int) -> Array: ...
+    def put(self, array: np.ndarray, dtype: torch.dtype, device: int) -> Array: ...
 
     def host_pointer(self, array: Array) -> int: ...
+
+    def host_copy(self, array: Array) -> int: ...
 
     def wait(self, token: Token) -> None: ...

@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -132,11 +133,6 @@ class XlaRuntime:
     def _aval(self, dtype: torch.dtype, numel: int | None, device: int) -> _Aval:
         return _Aval(() if numel is None else (numel,), numpy_dtype(dtype), self._shardings[device])
 
-    def from_host(self, data: memoryview, dtype: torch.dtype, numel: int, device: int) -> Array:
-        """A device array with a copy of `data` (any byte layout of numel elements)."""
-        array = np.frombuffer(data, dtype=np.uint8).view(numpy_dtype(dtype))
-        return self.put(array, dtype, device)
-
     def put(self, array: np.ndarray, dtype: torch.dtype, device: int) -> Array:
         copy = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
         aval = self._aval(dtype, array.size, device)
@@ -147,6 +143,12 @@ class XlaRuntime:
         """Waits first: after a failed execution the pointer exists but must not be used."""
         array.block_until_ready()
         return int(array.unsafe_buffer_pointer())
+
+    def host_copy(self, array: Array) -> int:
+        """The address of a host copy kept with the array, for targets whose memory the host cannot see."""
+        copy = np.asarray(array)
+        array._npy_value = copy  # jaxlib's own slot for it, so the copy lives as long as the array
+        return int(copy.ctypes.data)
 
     def wait(self, token: Token) -> None:
         token.block_until_ready()
@@ -168,10 +170,18 @@ def host_runtime(devices: int) -> XlaRuntime:
     return XlaRuntime(_jax.get_tfrt_cpu_client(asynchronous=True, num_devices=devices), host=True)
 
 
-def plugin_runtime(name: str, library: str) -> XlaRuntime:
+def plugin_runtime(library: Path) -> XlaRuntime:
     """A PJRT C-API plugin loaded from a shared library."""
-    if not xla_client.pjrt_plugin_loaded(name):
-        xla_client.load_pjrt_plugin_dynamically(name, library)
-    if not xla_client.pjrt_plugin_initialized(name):
-        xla_client.initialize_pjrt_plugin(name)
-    return XlaRuntime(xla_client.make_c_api_client(name), host=False)
+    name = f"neuron_{library.stem}"
+    try:
+        if not xla_client.pjrt_plugin_loaded(name):
+            xla_client.load_pjrt_plugin_dynamically(name, str(library))
+        if not xla_client.pjrt_plugin_initialized(name):
+            xla_client.initialize_pjrt_plugin(name)
+        client = xla_client.make_c_api_client(name)
+    except Exception as error:
+        raise RuntimeError(
+            f"the PJRT plugin {library} could not be started ({error}). Check that it exports GetPjrtApi and was built "
+            "for this machine, or unset TORCH_NEURONX_PJRT_PLUGIN to run on the host CPU."
+        ) from error
+    return XlaRuntime(client, host=False)

@@ -172,29 +172,21 @@ def maximum_of_each(self: Sequence[Value]) -> list[Value]:
     return [hlo.reduce_max(x) for x in self]
 
 
-def _power_sum(x: Value, order: float, dtype: torch.dtype | None, root: bool) -> Value:
-    """sum |x|**order, and its root; max, min and a count for the orders where that is the norm."""
-    result = real_of(dtype or x.dtype)
+def _power_sum(x: Value, order: float, dtype: torch.dtype | None) -> Value:
+    """sum |x|**order."""
     if is_integral(x.dtype) and dtype is None:
         raise Unsupported("a norm of integers, which torch refuses")
     x = hlo.convert(x, dtype) if dtype else x
-    a = hlo.abs_(hlo.convert(x, compute_dtype(x.dtype)))
-    if order in (float("inf"), float("-inf")) and root:
-        if x.numel == 0:
-            raise Unsupported("an infinity norm of an empty tensor")
-        out = hlo.reduce_max(a) if order > 0 else hlo.reduce_min(a)
-    elif order == 0:
-        out = hlo.sum_(hlo.convert(hlo.ne(a, 0), a.dtype))
-    elif order == 1:
-        out = hlo.sum_(a)
-    elif order == 2:
-        squares = _square(x) if is_complex(x.dtype) else a * a
-        out = hlo.sum_(squares)
-        out = hlo.sqrt(out) if root else out
+    result = real_of(x.dtype)
+    x = hlo.convert(x, compute_dtype(x.dtype))
+    if order == 2:
+        return hlo.convert(hlo.sum_(_square(x) if is_complex(x.dtype) else x * x), result)
+    a = hlo.abs_(x)
+    if order == 0:
+        terms = hlo.convert(hlo.ne(a, 0), a.dtype)
     else:
-        out = hlo.sum_(hlo.power(a, float(order)))
-        out = hlo.power(out, 1 / order) if root else out
-    return hlo.convert(out, result)
+        terms = a if order == 1 else hlo.power(a, float(order))
+    return hlo.convert(hlo.sum_(terms), result)
 
 
 def _square(x: Value) -> Value:
@@ -202,11 +194,6 @@ def _square(x: Value) -> Value:
     return re * re + im * im
 
 
-@lower("aten::_foreach_norm.Scalar", attributes=["ord"], listwise=True)
-def norm(self: Sequence[Value], ord: float, dtype: torch.dtype | None) -> list[Value]:
-    return [_power_sum(x, ord, dtype, True) for x in self]
-
-
 @lower("aten::_foreach_powsum.Scalar", attributes=["ord"], listwise=True)
 def powsum(self: Sequence[Value], ord: float, dtype: torch.dtype | None) -> list[Value]:
-    return [_power_sum(x, ord, dtype, False) for x in self]
+    return [_power_sum(x, ord, dtype) for x in self]
