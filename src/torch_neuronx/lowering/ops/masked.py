@@ -13,12 +13,6 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
 
-@lower("aten::where.self", pointwise=True)
-def where(condition: Value, self: Scalar, other: Scalar) -> Value:
-    _, (a, b) = promote(self, other)
-    return hlo.select(hlo.convert(condition, torch.bool), a, b)
-
-
 @lower("aten::masked_fill.Scalar", "aten::masked_fill.Tensor", pointwise=True)
 def masked_fill(self: Value, mask: Value, value: Scalar) -> Value:
     return hlo.select(hlo.convert(mask, torch.bool), hlo.convert(hlo.as_value(value), self.dtype), self.strong())

@@ -27,9 +27,3 @@ def triu(self: Value, diagonal: int = 0) -> Value:
     return hlo.select(hlo.broadcast_to(hlo.ge(_distance(self), diagonal), self.shape), self, 0)
 
 
-@lower("aten::trace")
-def trace(self: Value) -> Value:
-    """Integers add up in int64, as in sum."""
-    kept = torch.int64 if is_integral(self.dtype) else self.dtype
-    entries = hlo.convert(take_diagonal(self), compute_dtype(kept))
-    return hlo.convert(hlo.sum_(entries), kept)
