@@ -8,7 +8,6 @@ import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.module import require
-from torch_neuronx.lowering.promotion import promote
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
