@@ -108,14 +108,14 @@ void drop_donated(const Entry& entry, CallView& call) {
 PyObject* const_name(const char* text) { return PyUnicode_InternFromString(text); }
 
 std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallView& call, const Operator& op) {
+  const Gil gil;
   static PyObject* with_tokens = [] {
     PyObject* name = const_name("with_tokens");
-    return PyTuple_Pack(1, name);
+    return PyTuple_Pack(1, name);  // interning never gives up the GIL, so this static cannot deadlock
   }();
   static PyObject* consume_token = const_name("consume_token");
   static PyObject* consume_results = const_name("consume_with_handlers");
 
-  const Gil gil;
   const Ref arguments = argument_tuple(call);
   PyObject* const call_args[] = {arguments.get(), Py_True};
   const Ref ran(PyObject_Vectorcall(entry->execute, call_args, 1, with_tokens));

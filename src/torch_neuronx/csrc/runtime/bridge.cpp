@@ -41,6 +41,22 @@ PyObject* function(const char* name) {
   return checked(PyObject_GetAttrString(module.get(), name));
 }
 
+// Filled once by start(): a function-local static that imports could deadlock with the GIL.
+struct HostSide {
+  PyObject* from_host;
+  PyObject* zeros;
+  PyObject* host_copy;
+  PyObject* execution_error;
+  bool host_visible;
+};
+HostSide host_side;
+
+void load_host_side() {
+  const Ref visible(function("host_visible"));
+  host_side = {function("from_host"), function("zeros"), function("host_copy"), function("execution_error"),
+               visible.get() == Py_True};
+}
+
 PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); }
 
 void block_until_ready(PyObject* object) {
@@ -52,6 +68,7 @@ void start() {
   const Gil gil;
   const Ref module(checked(PyImport_ImportModule("torch_neuronx.eager.start")));
   const Ref done(checked(PyObject_CallMethod(module.get(), "start", nullptr)));
+  load_host_side();
   initialized.store(true);
 }
 
@@ -86,19 +103,17 @@ c10::DeviceIndex current_device() { return neuron::current_device(); }
 
 PyObject* from_host(const void* data, c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device) {
   const Gil gil;
-  static PyObject* put = function("from_host");
   static char nothing = 0;
   const auto nbytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
   char* bytes = nbytes == 0 ? &nothing : static_cast<char*>(const_cast<void*>(data));
   const Ref view(checked(PyMemoryView_FromMemory(bytes, nbytes, PyBUF_READ)));
-  return checked(PyObject_CallFunction(put, "OiLi", view.get(), static_cast<int>(dtype), static_cast<long long>(numel),
+  return checked(PyObject_CallFunction(host_side.from_host, "OiLi", view.get(), static_cast<int>(dtype), static_cast<long long>(numel),
                                        static_cast<int>(device)));
 }
 
 PyObject* zeros(c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device) {
   const Gil gil;
-  static PyObject* make = function("zeros");
-  return checked(PyObject_CallFunction(make, "iLi", static_cast<int>(dtype), static_cast<long long>(numel),
+  return checked(PyObject_CallFunction(host_side.zeros, "iLi", static_cast<int>(dtype), static_cast<long long>(numel),
                                        static_cast<int>(device)));
 }
 
@@ -111,12 +126,10 @@ bool is_deleted(PyObject* array) {
 
 const void* host_pointer(PyObject* array) {
   const Gil gil;
-  static PyObject* visible = function("host_visible");
-  static PyObject* copy = function("host_copy");
   static PyObject* pointer = interned("unsafe_buffer_pointer");
   block_until_ready(array);
-  const Ref address(visible == Py_True ? checked(PyObject_CallMethodNoArgs(array, pointer))
-                                       : checked(PyObject_CallOneArg(copy, array)));
+  const Ref address(host_side.host_visible ? checked(PyObject_CallMethodNoArgs(array, pointer))
+                                       : checked(PyObject_CallOneArg(host_side.host_copy, array)));
   return PyLong_AsVoidPtr(address.get());
 }
 
@@ -130,12 +143,11 @@ void raise_deferred_errors(c10::DeviceIndex device) { dispatch::raise_deferred(d
 
 void throw_execution_error(const std::string& op) {
   const Gil gil;
-  static PyObject* translate = function("execution_error");
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   const Ref owned_type(type), owned_value(value), owned_trace(trace);
-  const Ref error(PyObject_CallFunction(translate, "sO", op.c_str(), value == nullptr ? Py_None : value));
+  const Ref error(PyObject_CallFunction(host_side.execution_error, "sO", op.c_str(), value == nullptr ? Py_None : value));
   if (error) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
   }
