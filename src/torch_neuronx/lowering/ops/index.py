@@ -167,8 +167,9 @@ def _put_masked(x: Value, dim: int, mask: Value, values: Value, accumulate: bool
     new = hlo.reshape(values, (1,) * (merged.ndim - values.ndim) + values.shape)
     length = new.shape[dim]
     if length != 1:
-        counts = hlo.running_count(hlo.flatten(mask))
-        total = hlo.sum_(hlo.convert(hlo.flatten(mask), torch.int64))
+        flags = hlo.convert(hlo.flatten(mask), torch.int64)
+        (counts,) = hlo.cumulative([flags], [0], 0, lambda a, b: [a + b])
+        total = hlo.sum_(flags)
         text = f"shape mismatch: value tensor with {length} entries along dimension {dim} must match the mask's count"
         require(hlo.eq(total, length), "RuntimeError", text)
         if not length:
