@@ -9,6 +9,7 @@ import emulate
 import numpy as np
 import pytest
 import torch
+
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.module import Argument, build_module
 from torch_neuronx.lowering.views import Layout
