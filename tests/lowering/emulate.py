@@ -167,6 +167,8 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             return [pick(r) for r in ret]
         if ret is None:
             return None
+        if ret[0] == "integer":
+            return ret[1]
         return tensors[ret[1]] if ret[0] == "result" else flat_args[ret[1]]
 
     returned = [pick(r) for r in lowered.returns]
