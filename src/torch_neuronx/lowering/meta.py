@@ -79,7 +79,7 @@ def infer_pointwise(call: Call) -> Inferred | None:
     layout = tensors[0].layout
     if any(t.layout != layout for t in tensors) or not layout.dense or not layout.sizes:
         return None
-    return Inferred((Meta(None, layout),), {})
+    return Inferred((Meta(None, layout),) * len(overload(call.name)._schema.returns), {})
 
 
 def infer(call: Call) -> Inferred:
