@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import REDUCED, is_integral, max_value
+from torch_neuronx.lowering.dtypes import REDUCED, is_integral
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.promotion import apply, binary, promote, result_type
 from torch_neuronx.lowering.table import lower
@@ -36,8 +36,11 @@ def rsub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
 
 @lower("aten::_add_relu.Tensor", "aten::_add_relu.Scalar", pointwise=True)
 def add_relu(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    dtype = result_type(self, other)
+    top = torch.finfo(dtype).max if dtype.is_floating_point else torch.iinfo(dtype).max
+
     def build(a: Value, b: Value) -> Value:
-        return hlo.clamp(0, a + _scaled(b, alpha), hlo.full((), max_value(result_type(self, other)), a.dtype))
+        return hlo.clamp(0, a + _scaled(b, alpha), top)
 
     return apply(build, self, other, opmath=True)
 
