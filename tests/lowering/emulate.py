@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
+from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.dtypes import numpy_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
@@ -167,6 +168,8 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             return [pick(r) for r in ret]
         if ret is None:
             return None
+        if ret[0] == "integer":
+            return ret[1]
         return tensors[ret[1]] if ret[0] == "result" else flat_args[ret[1]]
 
     returned = [pick(r) for r in lowered.returns]
@@ -206,11 +209,13 @@ class Lowered(TorchDispatchMode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = table.overload_name(op)
-        if op.is_view or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
+        metadata = op.is_view or torch.Tag.inplace_view in op.tags
+        if metadata or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
             return op(*args, **kwargs)
         try:
             form = resolve(name)
-            if form.functional not in table.rows:
+            row = table.rows.get(form.functional)
+            if row is None or not row.bind:
                 if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
                     with self:
                         return op.decompose(*args, **kwargs)
@@ -219,6 +224,9 @@ class Lowered(TorchDispatchMode):
                         return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
             out = run(op, args, kwargs)
         except (Unsupported, NoMeta) as reason:
+            if form.functional in table.steps:
+                with self:
+                    return self._in_steps(form, op, args, kwargs)
             if self.strict:
                 raise
             self.fallbacks[name] += 1
@@ -226,6 +234,15 @@ class Lowered(TorchDispatchMode):
             return op(*args, **kwargs)
         self.native[name] += 1
         return out
+
+
+    def _in_steps(self, form: Any, op: Any, args: Any, kwargs: Any) -> Any:
+        given = [*args, *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :])]
+        positional, named = bind_arguments(table.overload(form.functional), [given[i] for i in form.arguments], {})
+        result = table.steps[form.functional](*positional, **named)
+        for position in form.written:
+            given[position].resize_(result.shape).copy_(result)
+        return given[form.written[0]] if form.written else result
 
 
 _HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}

@@ -31,7 +31,8 @@ class Meta:
 class Lowered:
     """A program for one call and how its results map to the op's returns.
 
-    returns   one entry per schema return: ("result", i), ("argument", position), or a list of them.
+    returns   one entry per schema return: ("result", i), ("argument", position), ("integer", n),
+              None, or a list of them.
     """
 
     built: Built
@@ -190,6 +191,8 @@ def _lay_out_fresh(
             return None
         if isinstance(x, (list, tuple)):
             return [one(v) for v in x]
+        if isinstance(x, int):
+            return ("integer", x)
         count = x.count if isinstance(x, Sized) else None
         value = x.value if isinstance(x, Sized) else x
         meta = metas.pop(0) if metas else None

@@ -24,8 +24,21 @@ class Inferred:
     resized: dict[int, Layout]
 
 
+class ResizeNeeded(Exception):
+    """out= arguments (by position) must take new layouts before the call can be lowered."""
+
+    def __init__(self, resized: dict[int, Layout]) -> None:
+        super().__init__(f"out= arguments {sorted(resized)} change shape")
+        self.resized = resized
+
+
 class NoMeta(Exception):
     """torch has no meta kernel for this overload."""
+
+
+# Refusals of meta kernels that are not errors of the call: a size that depends on data, and uint8
+# masks, which meta_index_Tensor takes for int8 ones.
+_NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
 
 
 def _number(spec: ScalarSpec) -> Any:
@@ -67,6 +80,10 @@ def infer(call: Call) -> Inferred:
             out = op(*positional, **named)
     except NotImplementedError as error:
         raise NoMeta(str(error)) from error
+    except RuntimeError as error:
+        if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
+            raise NoMeta(str(error)) from error
+        raise
     form = resolve(call.name)
     resized = {
         p: layout_of(stand_ins[p])

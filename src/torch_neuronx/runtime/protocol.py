@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 Array = Any  # the runtime's one-dimensional device array
@@ -53,6 +54,10 @@ class Runtime(Protocol):
     def fingerprint(self) -> str:
         """Engine, version and device kind: a saved executable is valid for this only."""
 
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        """Compile options, part of every executable's key."""
+
     def device_count(self) -> int: ...
 
     def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable: ...
@@ -61,8 +66,10 @@ class Runtime(Protocol):
 
     def load(self, payload: bytes, device: int, results: Sequence[ResultType]) -> Executable: ...
 
-    def from_host(self, data: memoryview, dtype: torch.dtype, numel: int, device: int) -> Array: ...
+    def put(self, array: np.ndarray, dtype: torch.dtype, device: int) -> Array: ...
 
     def host_pointer(self, array: Array) -> int: ...
+
+    def host_copy(self, array: Array) -> int: ...
 
     def wait(self, token: Token) -> None: ...

@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -96,6 +97,10 @@ class XlaRuntime:
         cpu = _cpu_features() if self._host else ""
         return f"{device.platform}/{device.device_kind}/{self._client.platform_version}/{jaxlib.__version__}/{cpu}"
 
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        return COMPILE_OPTIONS if self._host else ()
+
     def device_count(self) -> int:
         return len(self._devices)
 
@@ -103,8 +108,7 @@ class XlaRuntime:
         options = _jax.CompileOptions()
         options.num_replicas = options.num_partitions = 1
         options.device_assignment = xla_client.DeviceAssignment.create(np.array([[self._devices[device].id]]))
-        if self._host:
-            options.env_option_overrides = list(COMPILE_OPTIONS)
+        options.env_option_overrides = list(self.options)
         return options
 
     def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable:
@@ -132,11 +136,6 @@ class XlaRuntime:
     def _aval(self, dtype: torch.dtype, numel: int | None, device: int) -> _Aval:
         return _Aval(() if numel is None else (numel,), numpy_dtype(dtype), self._shardings[device])
 
-    def from_host(self, data: memoryview, dtype: torch.dtype, numel: int, device: int) -> Array:
-        """A device array with a copy of `data` (any byte layout of numel elements)."""
-        array = np.frombuffer(data, dtype=np.uint8).view(numpy_dtype(dtype))
-        return self.put(array, dtype, device)
-
     def put(self, array: np.ndarray, dtype: torch.dtype, device: int) -> Array:
         copy = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
         aval = self._aval(dtype, array.size, device)
@@ -147,6 +146,12 @@ class XlaRuntime:
         """Waits first: after a failed execution the pointer exists but must not be used."""
         array.block_until_ready()
         return int(array.unsafe_buffer_pointer())
+
+    def host_copy(self, array: Array) -> int:
+        """The address of a host copy kept with the array, for targets whose memory the host cannot see."""
+        copy = np.asarray(array)
+        array._npy_value = copy  # jaxlib's own slot for it, so the copy lives as long as the array
+        return int(copy.ctypes.data)
 
     def wait(self, token: Token) -> None:
         token.block_until_ready()
@@ -168,10 +173,18 @@ def host_runtime(devices: int) -> XlaRuntime:
     return XlaRuntime(_jax.get_tfrt_cpu_client(asynchronous=True, num_devices=devices), host=True)
 
 
-def plugin_runtime(name: str, library: str) -> XlaRuntime:
+def plugin_runtime(library: Path) -> XlaRuntime:
     """A PJRT C-API plugin loaded from a shared library."""
-    if not xla_client.pjrt_plugin_loaded(name):
-        xla_client.load_pjrt_plugin_dynamically(name, library)
-    if not xla_client.pjrt_plugin_initialized(name):
-        xla_client.initialize_pjrt_plugin(name)
-    return XlaRuntime(xla_client.make_c_api_client(name), host=False)
+    name = f"neuron_{library.stem}"
+    try:
+        if not xla_client.pjrt_plugin_loaded(name):
+            xla_client.load_pjrt_plugin_dynamically(name, str(library))
+        if not xla_client.pjrt_plugin_initialized(name):
+            xla_client.initialize_pjrt_plugin(name)
+        client = xla_client.make_c_api_client(name)
+    except Exception as error:
+        raise RuntimeError(
+            f"the PJRT plugin {library} could not be started ({error}). Check that it exports GetPjrtApi and was built "
+            "for this machine, or unset TORCH_NEURONX_PJRT_PLUGIN to run on the host CPU."
+        ) from error
+    return XlaRuntime(client, host=False)

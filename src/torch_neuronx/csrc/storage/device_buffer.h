@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Python.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
@@ -24,6 +25,14 @@ struct DeviceBuffer {
   c10::DeviceIndex device = 0;
   uint64_t version = 0;  // counts replacements of the handle
 
+  // What data_ptr() shows: the start of a range of addresses no other buffer ever had and nothing
+  // is mapped at, so two storages never seem to overlap and a stray read faults at once.
+  uintptr_t address = 0;
+  // The ledger's list of live buffers.
+  DeviceBuffer* previous = nullptr;
+  DeviceBuffer* next = nullptr;
+
+  // Counts the bytes against the device; raises OutOfMemoryError when they do not fit.
   DeviceBuffer(size_t nbytes, c10::DeviceIndex device);
   ~DeviceBuffer();
   DeviceBuffer(const DeviceBuffer&) = delete;
@@ -35,7 +44,14 @@ struct DeviceBuffer {
   // The buffer behind a storage; raises when the storage is not on `neuron`.
   static DeviceBuffer& of(const c10::StorageImpl& storage);
   static DeviceBuffer& of(const at::Tensor& tensor);
+
+  // A new buffer as the DataPtr of a storage to be.
+  static c10::DataPtr make(size_t nbytes, c10::DeviceIndex device);
 };
+
+// Drops one reference from any thread: takes the GIL if this thread has it not, and leaves the
+// object alone once the interpreter is going away.
+void release_object(PyObject* object) noexcept;
 
 // Set at interpreter exit: deleters then leave Python objects alone.
 void mark_python_finalizing();

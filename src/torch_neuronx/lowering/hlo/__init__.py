@@ -4,11 +4,13 @@ Every function takes and returns `Value`s of static physical shape; torch's prom
 before, by `lowering.promotion`.
 """
 
+from torch_neuronx.lowering.hlo.compact import compact
 from torch_neuronx.lowering.hlo.contract import convolution, dot_general
 from torch_neuronx.lowering.hlo.control import case, custom_call, map_reduce, optimization_barrier, while_loop
 from torch_neuronx.lowering.hlo.convert import bitcast, complex_, convert, imag, real
 from torch_neuronx.lowering.hlo.elementwise import *  # noqa: F403  (a flat vocabulary, listed in __all__ there)
 from torch_neuronx.lowering.hlo.elementwise import in_dtype, operands
+from torch_neuronx.lowering.hlo.fourier import fft
 from torch_neuronx.lowering.hlo.index import gather, index_grid, scatter, sort, take_along, take_rows
 from torch_neuronx.lowering.hlo.literal import as_value, constant, full, full_like, iota, ones_like, table, zeros_like
 from torch_neuronx.lowering.hlo.mask import mask

@@ -69,14 +69,8 @@ def ones_like(x: Value) -> Value:
 def table(array: np.ndarray, dtype: torch.dtype) -> Value:
     """A constant tensor with the contents of a numpy array (keep it small: it lives in the program)."""
     data = np.ascontiguousarray(array.astype(numpy_dtype(dtype)))
-    if dtype is torch.bool:
-        attr = ir.DenseElementsAttr.get(
-            np.packbits(data, axis=None, bitorder="little"),
-            type=element_type(dtype),
-            shape=list(data.shape),
-        )
-    else:
-        attr = ir.DenseElementsAttr.get(data, type=element_type(dtype), shape=list(data.shape))
+    raw = data.view(np.uint8) if dtype is torch.bool else data  # this MLIR stores i1 as bytes
+    attr = ir.DenseElementsAttr.get(raw, type=element_type(dtype), shape=list(data.shape))
     return Value(stablehlo.constant(attr), dtype, static_dims(data.shape))
 
 

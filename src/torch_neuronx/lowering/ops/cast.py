@@ -36,12 +36,6 @@ def clone(self: Value, *, memory_format: Any = None) -> Value:
     return self.strong()
 
 
-@lower("aten::lift", "aten::lift_fresh", "aten::alias", "aten::detach", "aten::lift_fresh_copy", bind=False)
-@lower("aten::alias_copy", "aten::detach_copy")
-def same(self: Value) -> Value:
-    return self.strong()
-
-
 @lower("aten::fill.Scalar", "aten::fill.Tensor", "prims::fill", pointwise=True, reads_self=False)
 def fill(self: Value, value: Scalar) -> Value:
     return hlo.full(self.shape, hlo.as_value(value), self.dtype)

@@ -90,11 +90,6 @@ def where(condition: Value, self: Scalar, other: Scalar) -> Value:
     return hlo.select(_truth(condition), a, b)
 
 
-@lower("aten::masked_fill.Scalar", "aten::masked_fill.Tensor", pointwise=True)
-def masked_fill(self: Value, mask: Value, value: Scalar) -> Value:
-    return hlo.select(mask, hlo.convert(hlo.as_value(value), self.dtype), self)
-
-
 def _constant_for_integers(answer: bool, build: object) -> object:
     def run(x: Value) -> Value:
         if is_integral(x.dtype):

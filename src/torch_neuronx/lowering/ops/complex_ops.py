@@ -20,14 +20,9 @@ def conjugate(x: Value) -> Value:
 unary("aten::_conj_physical", "aten::conj_physical", "prims::conj_physical")(conjugate)
 
 
-@lower("aten::_conj", "aten::_conj_copy", "prims::conj", bind=False)
+@lower("prims::conj", bind=False)
 def conj(self: Value) -> Value:
     return conjugate(self)
-
-
-@lower("aten::_neg_view", "aten::_neg_view_copy", bind=False)
-def neg_view(self: Value) -> Value:
-    return -self
 
 
 @lower("aten::resolve_conj", "aten::resolve_neg", bind=False)
@@ -54,19 +49,6 @@ def real(self: Value) -> Value:
 @lower("aten::imag", "prims::imag", bind=False)
 def imag(self: Value) -> Value:
     return hlo.imag(self)
-
-
-@lower("aten::view_as_real", bind=False)
-@lower("aten::view_as_real_copy")
-def view_as_real(self: Value) -> Value:
-    return hlo.concatenate([hlo.unsqueeze(p, self.ndim) for p in (hlo.real(self), hlo.imag(self))], self.ndim)
-
-
-@lower("aten::view_as_complex", bind=False)
-@lower("aten::view_as_complex_copy")
-def view_as_complex(self: Value) -> Value:
-    re, im = (hlo.squeeze(hlo.slice_dim(self, -1, i, i + 1), -1) for i in range(2))
-    return hlo.complex_(re, im)
 
 
 @lower("aten::angle", pointwise=True)

@@ -1,0 +1,68 @@
+# Every target does its own set-up and does it once. PYTHON chooses the interpreter, VENV where the environment lives,
+# JOBS how many compilers run, TORCH which torch is installed (the CPU build is enough).
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+TORCH ?= torch==2.13.0
+TESTS ?= tests
+CONFORMANCE ?= ../shared/tools/conformance.py
+
+python := $(abspath $(VENV))/bin/python
+pip := $(python) -m pip install --quiet --disable-pip-version-check
+ninja := $(abspath $(VENV))/bin/ninja
+done := $(VENV)/.done
+sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
+
+.PHONY: setup build test lint format demo bench conformance sanitize clean
+
+setup: $(done)/test
+
+$(done)/torch:
+	$(PYTHON) -m venv $(VENV)
+	$(pip) "$(TORCH)"
+	$(pip) scikit-build-core ninja
+	mkdir -p $(done) && touch $@
+
+# In place, without a build: the environment sees src/ and the entry point; `make build` puts the core there.
+editable = $(pip) --no-build-isolation -C editable.mode=inplace -C wheel.cmake=false --editable
+
+$(done)/test $(done)/lint $(done)/demo: $(done)/%: $(done)/torch pyproject.toml
+	$(editable) ".[$*]"
+	touch $@
+
+build: $(done)/torch
+	@test -f build/release/build.ninja || cmake -G Ninja -S . -B build/release \
+	  -DPython_EXECUTABLE=$(python) -DCMAKE_MAKE_PROGRAM=$(ninja) >build/cmake.log 2>&1 || (cat build/cmake.log; exit 1)
+	@$(ninja) -C build/release -j $(JOBS) --quiet
+
+test: build $(done)/test
+	$(python) -m pytest $(TESTS) -q
+
+lint: $(done)/lint
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+	$(abspath $(VENV))/bin/clang-format --dry-run -Werror $(sources)
+
+format: $(done)/lint
+	$(python) -m ruff check --fix .
+	$(python) -m ruff format .
+	$(abspath $(VENV))/bin/clang-format -i $(sources)
+
+demo: build $(done)/demo
+	$(python) examples/demo.py
+
+bench: build $(done)/test
+	$(python) -m benchmarks
+
+conformance: build $(done)/test
+	$(python) $(CONFORMANCE) opinfo --import torch_neuronx --device neuron --modes forward --dtypes float32,int64 \
+	  --max-samples 0 --fallback-probe torch_neuronx:get_fallback_ops
+
+# The core again under each sanitizer, its package beside it, and the tests of the strata that are C++.
+sanitize: $(done)/test
+	VENV=$(abspath $(VENV)) JOBS=$(JOBS) ./scripts/sanitize address thread
+
+clean:
+	rm -rf build src/torch_neuronx/_C*.so .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,20 @@
+"""One guarded patch for each upstream bug, with its number."""
+
+from __future__ import annotations
+
+import torch
+
+
+def apply() -> None:
+    """Applies every patch; called once, while the device is registered."""
+    from torch_neuronx.compat import dlpack, safetensors
+
+    if torch_version() < dlpack.CHECK_AGAIN:
+        dlpack.apply()
+    safetensors.apply()
+
+
+def torch_version() -> tuple[int, int]:
+    """(major, minor) of the running torch."""
+    major, minor, *_ = torch.__version__.split(".")
+    return int(major), int(minor)

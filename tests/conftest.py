@@ -1,0 +1,54 @@
+"""Shared by all tests: the device, and Python processes with another environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_neuronx  # noqa: F401 - registers the device where the entry point is not installed
+
+PACKAGE_ROOT = Path(torch_neuronx.__file__).parents[1]
+
+
+def _computes() -> bool:
+    try:
+        return torch.ones(1, device="neuron").cpu().item() == 1.0
+    except (NotImplementedError, RuntimeError):
+        return False
+
+
+needs_compute = pytest.mark.skipif(not _computes(), reason="this build has no dispatcher: ops cannot run")
+needs_devices = pytest.mark.skipif(torch.neuron.device_count() < 2, reason="needs TORCH_NEURONX_HOST_DEVICES=2")
+
+
+@pytest.fixture
+def entry_point(tmp_path: Path) -> Path:
+    """A folder whose metadata announces the backend, as an installed distribution does."""
+    info = tmp_path / "entry" / "torchneuron_for_tests-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchneuron-for-tests\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\nneuron = torch_neuronx._autoload:register\n")
+    return info.parent
+
+
+@pytest.fixture
+def python() -> Callable[..., str]:
+    """Runs code in a new process and returns what it printed; keyword arguments are environment variables."""
+
+    def run(code: str, *paths: Path, check: bool = True, **environment: str) -> str:
+        search = [str(path) for path in (*paths, PACKAGE_ROOT)] + [os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
+        )
+        if check:
+            assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    return run
