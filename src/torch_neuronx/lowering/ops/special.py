@@ -19,7 +19,7 @@ EPSILON = 2.0**-53
 
 
 def _in_double(build: object) -> object:
-    """Computes in float64 whatever the operands are, where float32 loses its digits: exp(x * x), near a zero or a pole."""
+    """Computes in float64 where float32 loses its digits: exp(x * x), near a zero or a pole."""
 
     def run(*xs: Value) -> Value:
         return hlo.convert(build(*(hlo.convert(x, torch.float64) for x in xs)), xs[0].dtype)  # type: ignore[operator]
