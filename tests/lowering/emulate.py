@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ from torch_neuronx.runtime.protocol import ResultType
 
 if torch._C._get_privateuse1_backend_name() == "privateuseone":
     torch.utils.rename_privateuse1_backend("neuron")
+
+if not hasattr(torch, "neuron"):  # torch asks the device's module whether it is available
+    torch._register_device_module("neuron", SimpleNamespace(is_available=lambda: False, device_count=lambda: 0))
 
 table.load()
 _runtime = xla.host_runtime(1)
@@ -202,6 +206,7 @@ class Lowered(TorchDispatchMode):
     def __init__(self, strict: bool = False) -> None:
         super().__init__()
         self.strict = strict
+        self.random = False  # whether a random op ran: its values are not the CPU's
         self.fallbacks: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
         self.native: Counter[str] = Counter()
@@ -233,6 +238,7 @@ class Lowered(TorchDispatchMode):
             self.reasons[name] = f"{type(reason).__name__}: {reason}"
             return op(*args, **kwargs)
         self.native[name] += 1
+        self.random |= row is not None and row.random
         return out
 
 

@@ -44,7 +44,8 @@ def _forms(name: str) -> Iterator[Form]:
     yield resolve(name)
     namespace, _, rest = name.partition("::")
     base = rest.partition(".")[0]
-    for other in (base, f"{base}_", f"__i{base[2:]}" if base.startswith("__") else ""):
+    mutating = f"{base.removesuffix('_functional')}_"  # normal_functional -> normal_
+    for other in (base, mutating, f"__i{base[2:]}" if base.startswith("__") else ""):
         packet = getattr(getattr(torch.ops, namespace), other, None) if other else None
         for variant in packet.overloads() if packet is not None else ():
             full = f"{namespace}::{other}" + ("" if variant == "default" else f".{variant}")
