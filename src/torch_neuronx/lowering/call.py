@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -63,7 +63,8 @@ class _Storages:
     def read(self, spec: TensorSpec) -> Value:
         offset = None if spec.offset is None else self.param(spec.offset)
         flat = views.reinterpret(self.flat(spec.slot), spec.dtype)
-        return views.read(flat, spec.layout, offset, spec.fits)
+        value = views.read(flat, spec.layout, offset, spec.fits)
+        return value if spec.layout.row_major else replace(value, row_major=False)
 
     def write(self, spec: TensorSpec, value: Value) -> None:
         shaped = hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes)
