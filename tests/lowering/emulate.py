@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
+from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.dtypes import numpy_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
@@ -223,6 +224,9 @@ class Lowered(TorchDispatchMode):
                         return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
             out = run(op, args, kwargs)
         except (Unsupported, NoMeta) as reason:
+            if form.functional in table.steps:
+                with self:
+                    return self._in_steps(form, op, args, kwargs)
             if self.strict:
                 raise
             self.fallbacks[name] += 1
@@ -230,6 +234,15 @@ class Lowered(TorchDispatchMode):
             return op(*args, **kwargs)
         self.native[name] += 1
         return out
+
+
+    def _in_steps(self, form: Any, op: Any, args: Any, kwargs: Any) -> Any:
+        given = [*args, *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :])]
+        positional, named = bind_arguments(table.overload(form.functional), [given[i] for i in form.arguments], {})
+        result = table.steps[form.functional](*positional, **named)
+        for position in form.written:
+            given[position].resize_(result.shape).copy_(result)
+        return given[form.written[0]] if form.written else result
 
 
 _HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}

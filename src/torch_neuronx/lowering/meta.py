@@ -36,6 +36,11 @@ class NoMeta(Exception):
     """torch has no meta kernel for this overload."""
 
 
+# Refusals of meta kernels that are not errors of the call: a size that depends on data, and uint8
+# masks, which meta_index_Tensor takes for int8 ones.
+_NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
+
+
 def _number(spec: ScalarSpec) -> Any:
     if spec.dtype is torch.bool:
         return True
@@ -75,6 +80,10 @@ def infer(call: Call) -> Inferred:
             out = op(*positional, **named)
     except (NotImplementedError, AttributeError) as error:  # the latter: _thnn_fused_lstm_cell's, without biases
         raise NoMeta(str(error)) from error
+    except RuntimeError as error:
+        if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
+            raise NoMeta(str(error)) from error
+        raise
     form = resolve(call.name)
     resized = {
         p: layout_of(stand_ins[p])

@@ -57,6 +57,21 @@ class Writes:
 
 
 rows: dict[str, Row] = {}
+steps: dict[str, Callable[..., Any]] = {}
+
+
+def in_steps(*names: str) -> Callable[[F], F]:
+    """Registers how an overload runs as several calls on real tensors.
+
+    Used when its row raises Unsupported because a size half-way depends on data: x[:, mask] is
+    nonzero, a look at the count, then index. Everything still runs on the device.
+    """
+
+    def register(run: F) -> F:
+        steps.update(dict.fromkeys(names, run))
+        return run
+
+    return register
 
 
 def lower(
