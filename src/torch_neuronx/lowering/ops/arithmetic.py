@@ -144,7 +144,10 @@ def power(a: Value, b: Value) -> Value:
         return a | hlo.not_(b)
     if is_integral(a.dtype):
         raised = hlo.power(a, b)
-        return hlo.select(hlo.eq(a, 0) & (b < 0), 0, raised) if a.dtype.is_signed else raised
+        if not a.dtype.is_signed:
+            return raised
+        odd = hlo.select(hlo.eq(b & 1, 1), a, hlo.ones_like(a))  # of 1 or -1; every other base gives 0
+        return hlo.select(b < 0, hlo.select(hlo.eq(hlo.abs_(a), 1), odd, 0), raised)
     if a.dtype.is_complex:
         return complex_power(*hlo.operands(a, b))
     return hlo.power(a, b)
