@@ -95,7 +95,7 @@ def infer(call: Call) -> Inferred:
     try:
         with torch.no_grad():
             out = op(*positional, **named)
-    except NotImplementedError as error:
+    except (NotImplementedError, AttributeError) as error:  # the latter: _thnn_fused_lstm_cell's, without biases
         raise NoMeta(str(error)) from error
     except RuntimeError as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
