@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import torch
@@ -18,6 +18,15 @@ OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]]
     "adamw-foreach": lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=True),
     "adamw-fused": lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True),
 }
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """CPU torch's own curve moves by 2e-4 with its number of threads; one thread agrees with float64."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def train(task: str, optimizer: str, device: str, *, amp: bool = False, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -53,10 +62,13 @@ def test_loss_curve_equals_cpu(task: str, optimizer: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_autocast_loss_curve_equals_cpu(task: str) -> None:
-    """bf16 rounds at the same places on both devices, so the curves agree to bf16's precision over time."""
+    """To bf16's precision: fused kernels (attention, conv, LSTM cell) round at other places than CPU's.
+
+    Neuron must not stray further from the float32 curve than CPU autocast does.
+    """
     want = train(task, "adamw-foreach", "cpu", amp=True)
     with torch_neuronx.no_fallback():
         got = train(task, "adamw-foreach", "neuron", amp=True)
-    torch.testing.assert_close(got, want, rtol=1e-2, atol=0)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=0)
     exact = train(task, "adamw-foreach", "cpu")
-    assert (got - exact).abs().max() <= 2 * (want - exact).abs().max() + 1e-3, "neuron strays further from fp32 than CPU bf16"
+    assert (got - exact).abs().max() <= 1.25 * (want - exact).abs().max()
