@@ -157,7 +157,7 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
     for i, r in enumerate(lowered.results):
         if r.kind == "check" and int(host[i]):
             error, message = lowered.built.checks[int(host[i]) - 1]
-            raise getattr(__import__("builtins"), error)(message)
+            raise getattr(__import__("builtins"), error, None or getattr(torch.linalg, error, None))(message)
         if r.kind == "write":
             raw = torch.from_numpy(host[i].view(np.uint8).reshape(-1))
             torch.empty(0, dtype=torch.uint8).set_(b.storages[r.slot].untyped_storage()).copy_(raw)
