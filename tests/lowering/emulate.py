@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
-from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.decompose import bind_arguments, default_of
 from torch_neuronx.lowering.dtypes import numpy_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
@@ -93,7 +93,7 @@ def build_call(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str,
     b = _Builder(name)
     given = []
     for i, a in enumerate(op._schema.arguments):
-        x = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+        x = args[i] if i < len(args) else kwargs.get(a.name, default_of(a))
         kind = str(a.type)
         operand = row is not None and a.name not in row.attributes
         if isinstance(x, torch.Tensor):

@@ -63,11 +63,11 @@ class _Storages:
     def read(self, spec: TensorSpec) -> Value:
         offset = None if spec.offset is None else self.param(spec.offset)
         flat = views.reinterpret(self.flat(spec.slot), spec.dtype)
-        value = views.read(flat, spec.layout, offset, spec.fits)
+        value = _lazy(views.read(flat, spec.layout, offset, spec.fits), spec)
         return value if spec.layout.row_major else replace(value, row_major=False)
 
     def write(self, spec: TensorSpec, value: Value) -> None:
-        shaped = hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes)
+        shaped = _lazy(hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes), spec)
         if spec.offset is None:
             flat = views.to_dense(shaped, spec.layout)
         else:
@@ -87,6 +87,13 @@ class _Storages:
         else:
             value = hlo.convert(word, spec.dtype)
         return Value(value.ssa, value.dtype, (), spec.weak)
+
+
+def _lazy(value: Value, spec: TensorSpec) -> Value:
+    """What the stored value means through a lazy conjugation or negation, or the other way round."""
+    if spec.conj:
+        value = hlo.complex_(hlo.real(value), hlo.negate(hlo.imag(value)))
+    return hlo.negate(value) if spec.neg else value
 
 
 def _materialise(x: Any, storages: _Storages) -> Any:

@@ -49,7 +49,7 @@ PyObject* int_tuple(c10::IntArrayRef values) {
   return tuple.release();
 }
 
-// ("T", dtype, sizes, strides, slot, offset parameter or -1, fits) for a tensor,
+// ("T", dtype, sizes, strides, slot, offset parameter or -1, fits, conj, neg) for a tensor,
 // ("S", dtype, parameter, weak) for a run-time number.
 PyObject* describe_tensor(const CallView& call, const TensorLeaf& leaf) {
   const at::Tensor& t = leaf.tensor;
@@ -57,9 +57,9 @@ PyObject* describe_tensor(const CallView& call, const TensorLeaf& leaf) {
   const int64_t one = 1;
   Ref sizes(int_tuple(call.flat ? c10::IntArrayRef(&numel, 1) : t.sizes()));
   Ref strides(int_tuple(call.flat ? c10::IntArrayRef(&one, 1) : t.strides()));
-  return checked(Py_BuildValue("(siOOiii)", "T", static_cast<int>(t.scalar_type()), sizes.get(), strides.get(),
+  return checked(Py_BuildValue("(siOOiiiii)", "T", static_cast<int>(t.scalar_type()), sizes.get(), strides.get(),
                                static_cast<int>(leaf.slot), static_cast<int>(leaf.offset_param),
-                               static_cast<int>(leaf.fits)));
+                               static_cast<int>(leaf.fits), static_cast<int>(t.is_conj()), static_cast<int>(t.is_neg())));
 }
 
 PyObject* describe_scalar(const ScalarLeaf& leaf) {

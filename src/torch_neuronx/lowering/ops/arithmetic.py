@@ -21,17 +21,17 @@ def _scaled(x: Value, alpha: Scalar) -> Value:
 
 @lower("aten::add.Tensor", "aten::add.Scalar", pointwise=True)
 def add(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: a + _scaled(b, alpha), self, other, opmath=True)
+    return apply(lambda a, b: a + _scaled(b, alpha), self, other)
 
 
 @lower("aten::sub.Tensor", "aten::sub.Scalar", pointwise=True)
 def sub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: a - _scaled(b, alpha), self, other, opmath=True)
+    return apply(lambda a, b: a - _scaled(b, alpha), self, other)
 
 
 @lower("aten::rsub.Tensor", "aten::rsub.Scalar", pointwise=True)
 def rsub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: b - _scaled(a, alpha), self, other, opmath=True)
+    return apply(lambda a, b: b - _scaled(a, alpha), self, other)
 
 
 @lower("aten::_add_relu.Tensor", "aten::_add_relu.Scalar", pointwise=True)
@@ -42,7 +42,7 @@ def add_relu(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
     def build(a: Value, b: Value) -> Value:
         return hlo.clamp(0, a + _scaled(b, alpha), top)
 
-    return apply(build, self, other, opmath=True)
+    return apply(build, self, other)
 
 
 binary("aten::mul.Tensor", "aten::mul.Scalar", "prims::mul", opmath=True)(hlo.multiply)
