@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
+from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.dtypes import numpy_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
@@ -31,6 +33,9 @@ from torch_neuronx.runtime.protocol import ResultType
 
 if torch._C._get_privateuse1_backend_name() == "privateuseone":
     torch.utils.rename_privateuse1_backend("neuron")
+
+if not hasattr(torch, "neuron"):  # torch asks the device's module whether it is available
+    torch._register_device_module("neuron", SimpleNamespace(is_available=lambda: False, device_count=lambda: 0))
 
 table.load()
 _runtime = xla.host_runtime(1)
@@ -167,6 +172,8 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             return [pick(r) for r in ret]
         if ret is None:
             return None
+        if ret[0] == "integer":
+            return ret[1]
         return tensors[ret[1]] if ret[0] == "result" else flat_args[ret[1]]
 
     returned = [pick(r) for r in lowered.returns]
@@ -199,6 +206,7 @@ class Lowered(TorchDispatchMode):
     def __init__(self, strict: bool = False) -> None:
         super().__init__()
         self.strict = strict
+        self.random = False  # whether a random op ran: its values are not the CPU's
         self.fallbacks: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
         self.native: Counter[str] = Counter()
@@ -221,13 +229,26 @@ class Lowered(TorchDispatchMode):
                         return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
             out = run(op, args, kwargs)
         except (Unsupported, NoMeta) as reason:
+            if form.functional in table.steps:
+                with self:
+                    return self._in_steps(form, op, args, kwargs)
             if self.strict:
                 raise
             self.fallbacks[name] += 1
             self.reasons[name] = f"{type(reason).__name__}: {reason}"
             return op(*args, **kwargs)
         self.native[name] += 1
+        self.random |= row is not None and row.random
         return out
+
+
+    def _in_steps(self, form: Any, op: Any, args: Any, kwargs: Any) -> Any:
+        given = [*args, *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :])]
+        positional, named = bind_arguments(table.overload(form.functional), [given[i] for i in form.arguments], {})
+        result = table.steps[form.functional](*positional, **named)
+        for position in form.written:
+            given[position].resize_(result.shape).copy_(result)
+        return given[form.written[0]] if form.written else result
 
 
 _HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}

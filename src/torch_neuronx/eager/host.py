@@ -9,13 +9,17 @@ from torch.utils._pytree import tree_map
 
 from torch_neuronx.debug import tracking
 from torch_neuronx.eager.resolve import decode_enum
+from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.forms import Form
 from torch_neuronx.lowering.forms import resolve as form_of
-from torch_neuronx.lowering.table import overload
+from torch_neuronx.lowering.table import overload, steps
 
 
 def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     """The op's returns as a tuple. Written arguments get their new values; fresh ones come back on the device."""
     op = overload(name)
+    if form_of(name).functional in steps:
+        return _as_tuple(_run_in_steps(form_of(name), args), len(op._schema.returns))
     tracking.refuse_or_count(name, reason, args)
     device = _device(args)
     arguments = op._schema.arguments
@@ -30,6 +34,15 @@ def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     if form.written and not form.returns_fresh:
         return tuple(args[p] for p in form.written)[: len(op._schema.returns)]
     return tuple(_to_device(r, device) for r in returns)
+
+
+def _run_in_steps(form: Form, args: tuple[Any, ...]) -> Any:
+    """On the device after all, as several calls; a derived form writes the functional one's result."""
+    positional, named = bind_arguments(overload(form.functional), [args[i] for i in form.arguments], {})
+    result = steps[form.functional](*positional, **named)
+    for position in form.written:
+        _write_back(args[position], result)
+    return args[form.written[0]] if form.written else result
 
 
 def _device(args: tuple[Any, ...]) -> torch.device:

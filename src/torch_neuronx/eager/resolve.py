@@ -38,10 +38,10 @@ def resolve(name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: in
         return "fallback", str(failure)
     results = tuple(
         (_KINDS[r.kind], number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot)
-        for r in entry.results
+        for r in entry.interface.results
     )
-    executable = entry.executable
-    return "run", executable.execute, executable.handlers, results, entry.returns, entry.rng_blocks, entry.checks
+    executable, face = entry.executable, entry.interface
+    return "run", executable.execute, executable.handlers, results, face.returns, face.rng_blocks, face.checks
 
 
 def _slot(described: tuple[int, int, int]) -> Slot:
@@ -72,6 +72,8 @@ def _argument(x: Any, kind: str) -> Any:
         return tuple(_argument(v, "") for v in x[1])
     if isinstance(x, list):
         return tuple(x)
+    if isinstance(x, torch.Generator):
+        return None  # its state arrives as run-time parameters
     if isinstance(x, int) and not isinstance(x, bool):
         return decode_enum(x, kind)
     return x

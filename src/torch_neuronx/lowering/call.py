@@ -21,9 +21,9 @@ from torch_neuronx.lowering.views import Layout, contiguous_strides
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the meta kernel says about one returned tensor."""
+    """What the meta kernel says about one returned tensor; dtype None: whatever was emitted."""
 
-    dtype: torch.dtype
+    dtype: torch.dtype | None
     layout: Layout
 
 
@@ -31,7 +31,8 @@ class Meta:
 class Lowered:
     """A program for one call and how its results map to the op's returns.
 
-    returns   one entry per schema return: ("result", i), ("argument", position), or a list of them.
+    returns   one entry per schema return: ("result", i), ("argument", position), ("integer", n),
+              None, or a list of them.
     """
 
     built: Built
@@ -191,18 +192,20 @@ def _lay_out_fresh(
             return None
         if isinstance(x, (list, tuple)):
             return [one(v) for v in x]
+        if isinstance(x, int):
+            return ("integer", x)
         count = x.count if isinstance(x, Sized) else None
         value = x.value if isinstance(x, Sized) else x
         meta = metas.pop(0) if metas else None
         if meta is None or count is not None:
-            dtype = meta.dtype if meta else value.dtype
+            dtype = (meta.dtype if meta else None) or value.dtype
             meta = Meta(dtype, Layout(value.shape, contiguous_strides(value.shape)))
         if value.shape != meta.layout.sizes:
             raise RuntimeError(f"emitted shape {value.shape}, the meta kernel says {meta.layout.sizes}")
-        if value.dtype != meta.dtype:
+        if meta.dtype not in (None, value.dtype):
             raise RuntimeError(f"emitted dtype {value.dtype}, the meta kernel says {meta.dtype}")
         index = len(results)
-        results.append(Result("fresh", meta.dtype, meta.layout))
+        results.append(Result("fresh", value.dtype, meta.layout))
         values.append(views.to_storage(value, meta.layout))
         if count is not None:
             results.append(Result("count", torch.int64, Layout((), ()), index))

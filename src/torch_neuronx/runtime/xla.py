@@ -105,6 +105,10 @@ class XlaRuntime:
         cpu = _cpu_features() if self._host else ""
         return f"{device.platform}/{device.device_kind}/{self._client.platform_version}/{jaxlib.__version__}/{cpu}"
 
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        return COMPILE_OPTIONS if self._host else ()
+
     def device_count(self) -> int:
         return len(self._devices)
 
@@ -112,8 +116,7 @@ class XlaRuntime:
         options = _jax.CompileOptions()
         options.num_replicas = options.num_partitions = 1
         options.device_assignment = xla_client.DeviceAssignment.create(np.array([[self._devices[device].id]]))
-        if self._host:
-            options.env_option_overrides = list(COMPILE_OPTIONS)
+        options.env_option_overrides = list(self.options)
         return options
 
     def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable:

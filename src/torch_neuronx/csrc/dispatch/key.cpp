@@ -1,7 +1,7 @@
 #include "dispatch/key.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <cstring>
 
@@ -339,6 +339,8 @@ class CallViewer {
       call_.params.push_back(0);
     }
     word(call_.device);
+    // Wrapped numbers promote to the default dtype.
+    word(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));
     key().hash = hash();
   }
 

@@ -4,7 +4,7 @@ Every function takes and returns `Value`s of static physical shape; torch's prom
 before, by `lowering.promotion`.
 """
 
-from torch_neuronx.lowering.hlo.compact import compact, running_count
+from torch_neuronx.lowering.hlo.compact import compact
 from torch_neuronx.lowering.hlo.contract import convolution, dot_general
 from torch_neuronx.lowering.hlo.control import case, custom_call, map_reduce, optimization_barrier, while_loop
 from torch_neuronx.lowering.hlo.convert import bitcast, complex_, convert, imag, real

@@ -38,17 +38,3 @@ def compact(mask: Value, capacity: int | None = None) -> tuple[Value, Value]:
     start = [zero, zero, full((size + 1,), 0, torch.int64), mask]
     _, count, out, _ = while_loop(start, lambda i, count, out, mask: lt(i, n), step)
     return slice_dim(out, 0, 0, size), count
-
-
-def running_count(mask: Value) -> Value:
-    """Inclusive count of true elements along a 1-D mask, int64."""
-    n = mask.shape[0]
-    if not n:
-        return full((0,), 0, torch.int64)
-
-    def step(i: Value, count: Value, out: Value, mask: Value) -> list[Value]:
-        count = count + convert(reshape(dynamic_slice(mask, [i], [1]), ()), torch.int64)
-        return [i + 1, count, dynamic_update_slice(out, reshape(count, (1,)), [i]), mask]
-
-    zero = constant(0, torch.int64)
-    return while_loop([zero, zero, full((n,), 0, torch.int64), mask], lambda i, c, o, m: lt(i, n), step)[2]

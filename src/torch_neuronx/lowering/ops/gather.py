@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.axes import at_least_1d, axis
 from torch_neuronx.lowering.bounds import checked, out_of_bounds, wrapped
-from torch_neuronx.lowering.ops.view import wrap_dim
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
-
-
-def at_least_1d(x: Value) -> Value:
-    return x if x.ndim else hlo.reshape(x, (1,))
 
 
 @lower("aten::gather", host_inputs=True)
 def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     x, i = at_least_1d(self), at_least_1d(index)
-    dim = wrap_dim(dim, x.ndim)
+    dim = axis(dim, x.ndim)
     if not i.numel:
         return hlo.full(index.shape, 0, self.dtype)
     extent = x.shape[dim]
@@ -27,7 +23,7 @@ def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) ->
 @lower("aten::index_select", host_inputs=True)
 def index_select(self: Value, dim: int, index: Value) -> Value:
     x, i = at_least_1d(self), at_least_1d(index)
-    dim = wrap_dim(dim, x.ndim)
+    dim = axis(dim, x.ndim)
     if not x.numel or not i.numel:
         shape = [i.shape[0] if d == dim else n for d, n in enumerate(x.shape)]
         checked(i, x.shape[dim], "IndexError", "index_select(): index out of range in self")

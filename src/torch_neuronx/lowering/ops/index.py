@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.bounds import out_of_bounds, wrapped
@@ -19,7 +20,7 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.nonzero import coordinates
 from torch_neuronx.lowering.ops.scatter import Combine
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Scalar, Sized, Value
 
 MASKS = (torch.bool, torch.uint8)
@@ -84,12 +85,13 @@ def _scatter(x: Value, p: Placement, values: Value, combine: Combine | None) -> 
     )
 
 
-def _positions(indices: Sequence[Value | None]) -> tuple[dict[int, Value], list[tuple[int, Value]]]:
+def _positions(x: Value, indices: Sequence[Value | None]) -> tuple[dict[int, Value], list[tuple[int, Value]]]:
     """(integer entries by dimension of self, masks with the first dimension they cover)."""
     dim, entries, masks = 0, {}, []
     for i in indices:
         if _is_mask(i):
             assert i is not None
+            _check_mask(x, dim, i)
             masks.append((dim, hlo.convert(i, torch.bool)))
             dim += i.ndim
             continue
@@ -116,20 +118,19 @@ def _unmask(entries: dict[int, Value], masks: list[tuple[int, Value]], n: int) -
     return out
 
 
-def _check_masks(x: Value, masks: list[tuple[int, Value]]) -> None:
-    for dim, mask in masks:
-        covered = x.shape[dim : dim + mask.ndim]
-        if covered != mask.shape:
-            bad = next((k for k, (a, b) in enumerate(zip(covered, mask.shape, strict=False)) if a != b), 0)
+def _check_mask(x: Value | Tensor, dim: int, mask: Value | Tensor) -> None:
+    for k, n in enumerate(mask.shape):
+        if dim + k >= x.ndim:
+            raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
+        if n != x.shape[dim + k]:
             raise IndexError(
-                f"The shape of the mask {list(mask.shape)} at index {bad} does not match the shape of the indexed "
-                f"tensor {list(x.shape)} at index {dim + bad}"
+                f"The shape of the mask {list(mask.shape)} at index {k} does not match the shape of the indexed "
+                f"tensor {list(x.shape)} at index {dim + k}"
             )
 
 
 def _index(self: Value, indices: Sequence[Value | None], check: bool) -> Value | Sized:
-    entries, masks = _positions(indices)
-    _check_masks(self, masks)
+    entries, masks = _positions(self, indices)
     if not masks:
         return _gather(self, _place(self, entries, check)) if entries else self
     lengths = [i.shape[-1] for i in entries.values() if i.ndim]
@@ -167,8 +168,9 @@ def _put_masked(x: Value, dim: int, mask: Value, values: Value, accumulate: bool
     new = hlo.reshape(values, (1,) * (merged.ndim - values.ndim) + values.shape)
     length = new.shape[dim]
     if length != 1:
-        counts = hlo.running_count(hlo.flatten(mask))
-        total = hlo.sum_(hlo.convert(hlo.flatten(mask), torch.int64))
+        flags = hlo.convert(hlo.flatten(mask), torch.int64)
+        (counts,) = hlo.cumulative([flags], [0], 0, lambda a, b: [a + b])
+        total = hlo.sum_(flags)
         text = f"shape mismatch: value tensor with {length} entries along dimension {dim} must match the mask's count"
         require(hlo.eq(total, length), "RuntimeError", text)
         if not length:
@@ -179,8 +181,7 @@ def _put_masked(x: Value, dim: int, mask: Value, values: Value, accumulate: bool
 
 
 def _put(self: Value, indices: Sequence[Value | None], values: Value, accumulate: bool, check: bool) -> Value:
-    entries, masks = _positions(indices)
-    _check_masks(self, masks)
+    entries, masks = _positions(self, indices)
     values = hlo.convert(values, self.dtype)
     if not self.numel and not masks:
         return self
@@ -251,3 +252,27 @@ def unsafe_masked_index_put_accumulate(
         return self
     kept = hlo.select(hlo.convert(mask, torch.bool), values, 0)
     return _put(self, _clamped(self, indices), kept, accumulate=True, check=False)
+
+
+def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Masks of real tensors as integer indices, which reads their counts."""
+    out: list[Tensor | None] = []
+    for i in indices:
+        if i is not None and i.dtype in MASKS:
+            _check_mask(x, len(out), i)
+            out.extend(i.nonzero().unbind(1))
+        else:
+            out.append(i)
+    return out
+
+
+@in_steps("aten::index.Tensor", "aten::_unsafe_index.Tensor")
+def index_in_steps(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    return torch.ops.aten.index.Tensor(self, _without_masks(self, indices))
+
+
+@in_steps("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put")
+def index_put_in_steps(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
+    return torch.ops.aten.index_put.default(self, _without_masks(self, indices), values, accumulate)

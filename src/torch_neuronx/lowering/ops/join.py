@@ -7,12 +7,13 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.promotion import promote
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Value
 
 
@@ -73,12 +74,12 @@ def repeat_interleave(repeats: Value, *, output_size: int | None = None) -> Valu
     """Index i of the result counts the entries whose running total is at most i."""
     if output_size is None:
         raise Unsupported("repeat_interleave without output_size has no size bound")
-    n = repeats.shape[0]
+    n, counts = repeats.shape[0], hlo.convert(repeats, torch.int64)
+    if n:
+        require(hlo.all_(hlo.ge(counts, 0)), "RuntimeError", "repeat_interleave: repeats can not be negative")
     if not n or not output_size:
         return hlo.full((output_size,), 0, repeats.dtype)
-    counts = hlo.convert(repeats, torch.int64)
     (ends,) = hlo.cumulative([counts], [0], 0, lambda a, b: [a + b])
-    require(hlo.all_(hlo.ge(counts, 0)), "RuntimeError", "repeat_interleave: repeats can not be negative")
     total = hlo.reshape(hlo.slice_dim(ends, 0, n - 1, n), ())
     require(hlo.eq(total, output_size), "RuntimeError", "repeat_interleave: allocated size does not match required size")
     steps = hlo.scatter(
@@ -93,3 +94,9 @@ def repeat_interleave(repeats: Value, *, output_size: int | None = None) -> Valu
     )
     (index,) = hlo.cumulative([steps], [0], 0, lambda a, b: [a + b])
     return hlo.convert(index, repeats.dtype)
+
+
+@in_steps("aten::repeat_interleave.Tensor")
+def repeat_interleave_in_steps(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    total = int(repeats.sum()) if output_size is None else output_size
+    return torch.ops.aten.repeat_interleave.Tensor(repeats, output_size=total)

@@ -8,7 +8,6 @@ import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.module import require
-from torch_neuronx.lowering.promotion import promote
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -29,7 +28,7 @@ def masked_scatter(self: Value, mask: Value, source: Value) -> Value:
     if not source.numel:
         require(hlo.not_(hlo.any_(chosen)), "RuntimeError", _TOO_FEW)
         return x
-    counts = hlo.running_count(hlo.flatten(chosen))
+    (counts,) = hlo.cumulative([hlo.convert(hlo.flatten(chosen), torch.int64)], [0], 0, lambda a, b: [a + b])
     total = hlo.reshape(hlo.slice_dim(counts, 0, x.numel - 1, x.numel), ())
     require(hlo.le(total, source.numel), "RuntimeError", _TOO_FEW)
     taken = hlo.take_rows(hlo.flatten(source), hlo.maximum(counts - 1, 0))

@@ -10,10 +10,9 @@ from collections.abc import Callable
 import torch
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.axes import at_least_1d, axis
 from torch_neuronx.lowering.bounds import checked, out_of_bounds, wrapped
 from torch_neuronx.lowering.dtypes import is_integral, max_value, min_value
-from torch_neuronx.lowering.ops.gather import at_least_1d
-from torch_neuronx.lowering.ops.view import wrap_dim
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -86,7 +85,7 @@ def _floor_divide(a: Value, b: Value) -> Value:
 
 def _elements(self: Value, dim: int, index: Value) -> tuple[Value, Value, int]:
     x, i = at_least_1d(self), at_least_1d(index)
-    dim = wrap_dim(dim, x.ndim)
+    dim = axis(dim, x.ndim)
     extent = x.shape[dim]
     return x, checked(i, extent, "RuntimeError", f"scatter(): {out_of_bounds(dim, extent)}"), dim
 
@@ -132,7 +131,7 @@ def scatter_reduce(
 
 def _rows(self: Value, dim: int, source: Value) -> tuple[Value, Value, int]:
     x = at_least_1d(self)
-    dim = wrap_dim(dim, x.ndim)
+    dim = axis(dim, x.ndim)
     shape = [source.numel if x.ndim == 1 else source.shape[dim] if d == dim else n for d, n in enumerate(x.shape)]
     return x, hlo.reshape(source, shape), dim
 
@@ -164,7 +163,7 @@ def index_fill(self: Value, dim: int, index: Value, value: Scalar) -> Value:
     if not index.numel or not self.numel:
         return self
     x = at_least_1d(self)
-    dim = wrap_dim(dim, x.ndim)
+    dim = axis(dim, x.ndim)
     text = f"index_fill_(): {out_of_bounds(dim, x.shape[dim])}"
     i = wrapped(hlo.flatten(index), x.shape[dim], "IndexError", text)
     shape = [i.numel if d == dim else n for d, n in enumerate(x.shape)]

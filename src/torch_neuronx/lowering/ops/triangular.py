@@ -1,12 +1,8 @@
-"""Matrices cut along a diagonal: tril, triu, trace."""
+"""Matrices cut along a diagonal: tril, triu."""
 
 from __future__ import annotations
 
-import torch
-
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import compute_dtype, is_integral
-from torch_neuronx.lowering.ops.view import diagonal as take_diagonal
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
 
@@ -25,5 +21,3 @@ def tril(self: Value, diagonal: int = 0) -> Value:
 @lower("aten::triu")
 def triu(self: Value, diagonal: int = 0) -> Value:
     return hlo.select(hlo.broadcast_to(hlo.ge(_distance(self), diagonal), self.shape), self, 0)
-
-

@@ -8,13 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from torch_neuronx.lowering import hlo, views
+from torch_neuronx.lowering.axes import axis
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
-
-
-def wrap_dim(dim: int, ndim: int) -> int:
-    """A negative dimension counted from the end; a 0-d tensor has the dimension 0."""
-    return dim % max(ndim, 1)
 
 
 @lower("aten::view", "aten::_unsafe_view", "aten::reshape", "aten::view_copy", "aten::_reshape_copy", bind=False)
@@ -111,7 +107,7 @@ def squeeze_dim(self: Value, dim: int) -> Value:
 
 @lower("aten::squeeze.dims", "aten::squeeze_copy.dims", bind=False)
 def squeeze_dims(self: Value, dim: Sequence[int]) -> Value:
-    drop = {wrap_dim(d, self.ndim) for d in dim}
+    drop = {axis(d, self.ndim) for d in dim}
     return hlo.reshape(self, [n for i, n in enumerate(self.shape) if n != 1 or i not in drop])
 
 
@@ -173,7 +169,7 @@ def unbind(self: Value, dim: int = 0) -> list[Value]:
 def unfold(self: Value, dimension: int, size: int, step: int) -> Value:
     """out[.., w, .., k] = self[.., w * step + k, ..]."""
     x = self if self.ndim else hlo.reshape(self, (1,))
-    dim = wrap_dim(dimension, x.ndim)
+    dim = axis(dimension, x.ndim)
     count = (x.shape[dim] - size) // step + 1
     if not self.ndim:
         return hlo.reshape(self, (size,))
