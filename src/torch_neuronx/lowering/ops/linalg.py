@@ -138,7 +138,7 @@ def lu(A: Value, *, pivot: bool = True) -> tuple[Value, Value, Value]:
 
 
 def factored(A: Value) -> tuple[Value, Value, Value]:
-    """LU of A, or of its transpose when A is real and contiguous: torch's backward formulas expect that."""
+    """LU of A, or of its transpose when A is real and contiguous: torch's backward formulas of det expect that."""
     return factor_lu(transpose(A) if A.row_major and not is_complex(A.dtype) else A)
 
 

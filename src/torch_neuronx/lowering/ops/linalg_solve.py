@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import is_complex, real_of
+from torch_neuronx.lowering.dtypes import real_of
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo import lapack
 from torch_neuronx.lowering.ops.linalg import (
     batched,
     conjugate,
+    eigh,
     eye,
     factor_lu,
-    factored,
     permutation,
     succeeded,
     svd,
@@ -142,16 +142,12 @@ def _is_vector(A: Value, B: Value) -> bool:
 def solve_ex(
     A: Value, B: Value, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Value, Value, Value, Value]:
-    packed, pivots, info = factored(A)
+    packed, pivots, info = factor_lu(A)
     if check_errors:
         succeeded(info, "torch.linalg.solve_ex", "The solver failed because the input matrix is singular.")
     vector = _is_vector(A, B)
     b = hlo.reshape(B, (*B.shape, 1)) if vector else B
-    of_transpose = A.row_major and not is_complex(A.dtype)
-    if of_transpose:
-        x = lu_solve(packed, pivots, b, left=left, adjoint=True)
-    else:
-        x = lu_solve(packed, pivots, b, left=left)
+    x = lu_solve(packed, pivots, b, left=left)
     return hlo.reshape(x, x.shape[:-1]) if vector else x, packed, pivots, info
 
 
@@ -256,3 +252,37 @@ def lstsq(
     ranks = hlo.reshape(rank, shape) if method != "gels" else zeros((0,), torch.int64)
     values = hlo.reshape(s, (*shape, s.shape[1])) if method in ("gelsd", "gelss") else none
     return hlo.reshape(x, x.shape[:-1]) if vector else x, residuals, ranks, values
+
+
+@lower("aten::linalg_pinv.atol_rtol_tensor")
+def pinv(
+    self: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False
+) -> Value:
+    *batch, m, n = self.shape
+    if self.numel == 0:
+        return zeros((*batch, n, m), self.dtype)
+    if hermitian:
+        values, u = eigh(self)
+        size = hlo.abs_(values)
+        right, left = u, conjugate(transpose(u))
+    else:
+        u, values, vh = svd(self)
+        size, right, left = values, conjugate(transpose(vh)), conjugate(transpose(u))
+    keep = hlo.gt(size, hlo.unsqueeze(_cut_off(hlo.reduce_max(size, size.ndim - 1), atol, rtol, max(m, n)), -1))
+    inverse = hlo.convert(hlo.select(keep, 1.0 / values, hlo.zeros_like(values)), self.dtype)
+    scaled = right * hlo.reshape(inverse, (*batch, 1, inverse.shape[-1]))
+    return hlo.reshape(matmul(batched(scaled), batched(left)), (*batch, n, m))
+
+
+def _cut_off(largest: Value, atol: Value | None, rtol: Value | None, extent: int) -> Value:
+    """max(atol, rtol * largest singular value); rtol defaults to eps * extent unless atol is positive."""
+    usual = torch.finfo(largest.dtype).eps * extent
+    absolute = None if atol is None else hlo.convert(atol, largest.dtype)
+    if rtol is not None:
+        relative = hlo.convert(rtol, largest.dtype)
+    elif absolute is not None:
+        relative = hlo.select(hlo.gt(absolute, 0.0), hlo.zeros_like(absolute), hlo.full_like(absolute, usual))
+    else:
+        relative = hlo.constant(usual, largest.dtype)
+    bound = relative * largest
+    return bound if absolute is None else hlo.maximum(absolute, bound)
