@@ -220,7 +220,7 @@ class Lowered(TorchDispatchMode):
         try:
             form = resolve(name)
             row = table.rows.get(form.functional)
-            if row is None or not row.bind:
+            if row is None or not (row.bind or name in _OVERRIDEABLE):
                 if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
                     with self:
                         return op.decompose(*args, **kwargs)
@@ -251,6 +251,8 @@ class Lowered(TorchDispatchMode):
         return given[form.written[0]] if form.written else result
 
 
+# On the device these composites end in rows of their own (convolution_overrideable); on the CPU in CPU kernels.
+_OVERRIDEABLE = {"aten::convolution", "aten::convolution_backward"}
 _HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}
 
 

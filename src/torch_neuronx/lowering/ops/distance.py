@@ -77,9 +77,9 @@ def cdist(x1: Value, x2: Value, p: float, compute_mode: int | None) -> Value:
 
 @lower("aten::_cdist_backward", attributes=["p"])
 def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value) -> Value:
-    x1, x2, batch = _batched(x1, x2)
     if 0 in grad.shape or x1.numel == 0:
         return hlo.zeros_like(x1)
+    x1, x2, _ = _batched(x1, x2)
     difference = hlo.unsqueeze(x1, -2) - hlo.unsqueeze(x2, -3)
     slope = _slope(difference, hlo.unsqueeze(cdist, -1), p)
     return hlo.sum_(slope * hlo.unsqueeze(grad, -1), -2)
