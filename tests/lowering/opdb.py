@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from emulate import Lowered, compare
+from emulate import Lowered, _clone, compare
 
 
 def leaves(x: Any) -> list[torch.Tensor]:
@@ -20,7 +20,7 @@ def leaves(x: Any) -> list[torch.Tensor]:
 def run_sample(op: Any, sample: Any, backward: bool, mode: Lowered) -> None:
     def call() -> Any:
         inputs, args, kwargs = torch.utils._pytree.tree_map(
-            lambda t: t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t,
+            lambda t: _clone(t.detach()).requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t,
             (sample.input, sample.args, sample.kwargs),
         )
         out = op.op(inputs, *args, **kwargs)

@@ -76,13 +76,9 @@ def _scatter(x: Value, p: Placement, values: Value, combine: Combine | None) -> 
     if not math.prod(target):
         return x
     kept = [x.shape[d] for d in p.rest]
-    updates = hlo.reshape(
-        hlo.broadcast_to(values, target), [*kept[: p.first], math.prod(p.shape), *kept[p.first :]]
-    )
+    updates = hlo.reshape(hlo.broadcast_to(values, target), [*kept[: p.first], math.prod(p.shape), *kept[p.first :]])
     windows = [i if i < p.first else i + 1 for i in range(len(p.rest))]
-    return hlo.scatter(
-        x, p.vectors, updates, combine, update_window_dims=windows, inserted=p.dims, scatter_map=p.dims
-    )
+    return hlo.scatter(x, p.vectors, updates, combine, update_window_dims=windows, inserted=p.dims, scatter_map=p.dims)
 
 
 def _positions(x: Value, indices: Sequence[Value | None]) -> tuple[dict[int, Value], list[tuple[int, Value]]]:

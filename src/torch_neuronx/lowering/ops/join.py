@@ -81,7 +81,9 @@ def repeat_interleave(repeats: Value, *, output_size: int | None = None) -> Valu
         return hlo.full((output_size,), 0, repeats.dtype)
     (ends,) = hlo.cumulative([counts], [0], 0, lambda a, b: [a + b])
     total = hlo.reshape(hlo.slice_dim(ends, 0, n - 1, n), ())
-    require(hlo.eq(total, output_size), "RuntimeError", "repeat_interleave: allocated size does not match required size")
+    require(
+        hlo.eq(total, output_size), "RuntimeError", "repeat_interleave: allocated size does not match required size"
+    )
     steps = hlo.scatter(
         hlo.full((output_size,), 0, torch.int64),
         hlo.reshape(ends, (n, 1)),

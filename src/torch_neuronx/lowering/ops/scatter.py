@@ -123,9 +123,7 @@ def scatter_add(self: Value, dim: int, index: Value, src: Value) -> Value:
 
 
 @lower("aten::scatter_reduce.two", host_inputs=True)
-def scatter_reduce(
-    self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
-) -> Value:
+def scatter_reduce(self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True) -> Value:
     return _scatter(self, dim, index, src, reduce, include_self)
 
 
