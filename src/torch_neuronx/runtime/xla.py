@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import jaxlib
 import numpy as np
 import torch
+from jaxlib import _jax, lapack, xla_client
 
 from torch_neuronx.lowering.dtypes import numpy_dtype
 from torch_neuronx.runtime.protocol import Array, Capabilities, Executable, ResultType, Token
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when jaxlib is imported
-
-import jaxlib  # noqa: E402
-from jaxlib import _jax, lapack, xla_client  # noqa: E402
 
 TESTED: Final = ("0.10.2",)
 # Emitters off: half the compile time at equal speed. Excess precision off: bf16 rounds as torch does.
