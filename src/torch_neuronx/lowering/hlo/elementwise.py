@@ -58,7 +58,11 @@ def _binary(op: Callable[..., Any]) -> Binary:
     return build
 
 
-abs_ = lambda x: Value(stablehlo.abs(x.ssa), real_of(x.dtype), x.dims)  # noqa: E731
+def abs_(x: Value) -> Value:
+    """|x|; real for a complex x."""
+    return Value(stablehlo.abs(x.ssa), real_of(x.dtype), x.dims)
+
+
 acos, acosh = _unary(chlo.acos), _unary(chlo.acosh)
 asin, asinh = _unary(chlo.asin), _unary(chlo.asinh)
 atan, atanh = _unary(chlo.atan), _unary(chlo.atanh)
