@@ -249,9 +249,7 @@ def batch_norm_update_stats(
     n = extent(x, _over(x))
     mean, var = _statistics(x)
     unbiased = var * (n / (n - 1)) if n > 1 else var / 0.0
-    return _writing(
-        (mean, var), True, _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum)
-    )
+    return _writing((mean, var), True, _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum))
 
 
 @lower("aten::batch_norm_elemt")
