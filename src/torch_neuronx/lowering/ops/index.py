@@ -264,11 +264,13 @@ def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor |
 
 @in_steps("aten::index.Tensor", "aten::_unsafe_index.Tensor")
 def index_in_steps(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    return torch.ops.aten.index.Tensor(self, _without_masks(self, indices))
+    out: Tensor = torch.ops.aten.index.Tensor(self, _without_masks(self, indices))
+    return out
 
 
 @in_steps("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put")
 def index_put_in_steps(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
-    return torch.ops.aten.index_put.default(self, _without_masks(self, indices), values, accumulate)
+    out: Tensor = torch.ops.aten.index_put.default(self, _without_masks(self, indices), values, accumulate)
+    return out
