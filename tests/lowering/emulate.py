@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
-from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.decompose import bind_arguments, default_of
 from torch_neuronx.lowering.dtypes import numpy_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
@@ -32,6 +33,9 @@ from torch_neuronx.runtime.protocol import ResultType
 
 if torch._C._get_privateuse1_backend_name() == "privateuseone":
     torch.utils.rename_privateuse1_backend("neuron")
+
+if not hasattr(torch, "neuron"):  # torch asks the device's module whether it is available
+    torch._register_device_module("neuron", SimpleNamespace(is_available=lambda: False, device_count=lambda: 0))
 
 table.load()
 _runtime = xla.host_runtime(1)
@@ -89,7 +93,7 @@ def build_call(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str,
     b = _Builder(name)
     given = []
     for i, a in enumerate(op._schema.arguments):
-        x = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+        x = args[i] if i < len(args) else kwargs.get(a.name, default_of(a))
         kind = str(a.type)
         operand = row is not None and a.name not in row.attributes
         if isinstance(x, torch.Tensor):
@@ -153,7 +157,7 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
     for i, r in enumerate(lowered.results):
         if r.kind == "check" and int(host[i]):
             error, message = lowered.built.checks[int(host[i]) - 1]
-            raise getattr(__import__("builtins"), error)(message)
+            raise getattr(__import__("builtins"), error, None or getattr(torch.linalg, error, None))(message)
         if r.kind == "write":
             raw = torch.from_numpy(host[i].view(np.uint8).reshape(-1))
             torch.empty(0, dtype=torch.uint8).set_(b.storages[r.slot].untyped_storage()).copy_(raw)
@@ -168,6 +172,8 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             return [pick(r) for r in ret]
         if ret is None:
             return None
+        if ret[0] == "integer":
+            return ret[1]
         return tensors[ret[1]] if ret[0] == "result" else flat_args[ret[1]]
 
     returned = [pick(r) for r in lowered.returns]
@@ -200,6 +206,7 @@ class Lowered(TorchDispatchMode):
     def __init__(self, strict: bool = False) -> None:
         super().__init__()
         self.strict = strict
+        self.random = False  # whether a random op ran: its values are not the CPU's
         self.fallbacks: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
         self.native: Counter[str] = Counter()
@@ -213,7 +220,7 @@ class Lowered(TorchDispatchMode):
         try:
             form = resolve(name)
             row = table.rows.get(form.functional)
-            if row is None or not row.bind:
+            if row is None or not (row.bind or name in _OVERRIDEABLE):
                 if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
                     with self:
                         return op.decompose(*args, **kwargs)
@@ -231,6 +238,7 @@ class Lowered(TorchDispatchMode):
             self.reasons[name] = f"{type(reason).__name__}: {reason}"
             return op(*args, **kwargs)
         self.native[name] += 1
+        self.random |= row is not None and row.random
         return out
 
 
@@ -243,6 +251,8 @@ class Lowered(TorchDispatchMode):
         return given[form.written[0]] if form.written else result
 
 
+# On the device these composites end in rows of their own (convolution_overrideable); on the CPU in CPU kernels.
+_OVERRIDEABLE = {"aten::convolution", "aten::convolution_backward"}
 _HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}
 
 

@@ -42,6 +42,8 @@ def run_sample(op: Any, sample: Any, backward: bool, mode: Lowered) -> None:
         dtype = y.dtype
         tol = {torch.float16: 1e-2, torch.bfloat16: 2e-2, torch.float64: 1e-6, torch.complex128: 1e-6}.get(dtype, 1e-3)
         assert x.dtype == dtype and x.shape == y.shape, (x.dtype, dtype, x.shape, y.shape)
+        if mode.random:
+            continue
         torch.testing.assert_close(x.resolve_conj().resolve_neg(), y.resolve_conj().resolve_neg(), rtol=tol, atol=tol, equal_nan=True)
 
 

@@ -38,10 +38,10 @@ def resolve(name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: in
         return "fallback", str(failure)
     results = tuple(
         (_KINDS[r.kind], number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot)
-        for r in entry.results
+        for r in entry.interface.results
     )
-    executable = entry.executable
-    return "run", executable.execute, executable.handlers, results, entry.returns, entry.rng_blocks, entry.checks
+    executable, face = entry.executable, entry.interface
+    return "run", executable.execute, executable.handlers, results, face.returns, face.rng_blocks, face.checks
 
 
 def _slot(described: tuple[int, int, int]) -> Slot:
@@ -65,13 +65,16 @@ def _argument(x: Any, kind: str) -> Any:
     """One described argument; `kind` tells which integers are dtypes, layouts or memory formats."""
     if isinstance(x, tuple):
         if x[0] == "T":
-            _, number, sizes, strides, slot, offset, fits = x
-            return TensorSpec(_dtype(number), Layout(sizes, strides), slot, None if offset < 0 else offset, bool(fits))
+            _, number, sizes, strides, slot, offset, *flags = x
+            place = None if offset < 0 else offset
+            return TensorSpec(_dtype(number), Layout(sizes, strides), slot, place, *(bool(f) for f in flags))
         if x[0] == "S":
             return ScalarSpec(_dtype(x[1]), x[2], bool(x[3]))
         return tuple(_argument(v, "") for v in x[1])
     if isinstance(x, list):
         return tuple(x)
+    if isinstance(x, torch.Generator):
+        return None  # its state arrives as run-time parameters
     if isinstance(x, int) and not isinstance(x, bool):
         return decode_enum(x, kind)
     return x

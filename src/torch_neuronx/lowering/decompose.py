@@ -100,6 +100,13 @@ def has_decomposition(name: str, op: torch._ops.OpOverload) -> bool:
     return op in _decompositions() or op._can_decompose()
 
 
+def default_of(argument: torch.Argument) -> Any:
+    """The schema's default; a dtype's is written as a number, and int64's is the only one."""
+    if argument.default_value == 4 and "ScalarType" in str(argument.real_type):
+        return torch.int64
+    return argument.default_value
+
+
 def bind_arguments(
     op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
@@ -112,7 +119,7 @@ def bind_arguments(
         elif a.name in kwargs:
             x = kwargs[a.name]
         else:
-            x = a.default_value
+            x = default_of(a)
         if a.kwarg_only:
             named[a.name] = x
         else:

@@ -11,7 +11,7 @@ import torch
 from torch_neuronx.lowering.call import Meta
 from torch_neuronx.lowering.forms import resolve
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
-from torch_neuronx.lowering.table import overload
+from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout
 
 
@@ -65,6 +65,23 @@ def layout_of(t: torch.Tensor) -> Layout:
     return Layout(tuple(t.shape), tuple(t.stride()))
 
 
+def infer_pointwise(call: Call) -> Inferred | None:
+    """Layout of a pointwise result over equally laid out dense operands, or None: then ask the meta kernel.
+
+    The first Python meta kernel of a process imports torch._dynamo, which takes about a second. The
+    dtype is left to the row (it is checked against meta kernels in the tests).
+    """
+    form = resolve(call.name)
+    row = rows.get(call.name)
+    tensors = [x for x in call.args if isinstance(x, TensorSpec)]
+    if row is None or not row.pointwise or form.written or not tensors:
+        return None
+    layout = tensors[0].layout
+    if any(t.layout != layout for t in tensors) or not layout.dense or not layout.sizes:
+        return None
+    return Inferred((Meta(None, layout),) * len(overload(call.name)._schema.returns), {})
+
+
 def infer(call: Call) -> Inferred:
     """Runs the overload on meta tensors.
 
@@ -78,7 +95,7 @@ def infer(call: Call) -> Inferred:
     try:
         with torch.no_grad():
             out = op(*positional, **named)
-    except NotImplementedError as error:
+    except (NotImplementedError, AttributeError) as error:  # the latter: _thnn_fused_lstm_cell's, without biases
         raise NoMeta(str(error)) from error
     except RuntimeError as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):

@@ -29,6 +29,8 @@ class Row:
     host_inputs Tensor arguments that may live on the CPU (indices) and are moved.
     reads_self  False when an in-place form overwrites self without reading it (fill_, normal_, ...).
     bind        False for views and composites: used inside programs, never registered as a kernel.
+    listwise    running consecutive parts of its Tensor[] and Scalar[] arguments one after the other gives
+                the same results: the core may cut a long list, whose compile time grows with its length.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Row:
     host_inputs: bool = False
     reads_self: bool = True
     bind: bool = True
+    listwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ def lower(
     host_inputs: bool = False,
     reads_self: bool = True,
     bind: bool = True,
+    listwise: bool = False,
 ) -> Callable[[F], F]:
     """Registers `emit` for overloads such as "aten::add.Tensor" (or "aten::exp" for the default one)."""
 
@@ -87,7 +91,8 @@ def lower(
             if name in rows:
                 raise ValueError(f"{name} has two rows in the lowering table; keep one")
             kernel = bind and not name.startswith("prims::")  # primitives only occur inside decompositions
-            rows[name] = Row(name, emit, frozenset(attributes), pointwise, random, host_inputs, reads_self, kernel)
+            flags = (pointwise, random, host_inputs, reads_self, kernel, listwise)
+            rows[name] = Row(name, emit, frozenset(attributes), *flags)
         return emit
 
     return register

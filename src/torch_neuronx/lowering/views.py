@@ -45,6 +45,16 @@ class Layout:
         return True
 
     @property
+    def row_major(self) -> bool:
+        """What torch calls contiguous."""
+        expected = 1
+        for n, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if n != 1 and stride != expected:
+                return self.numel == 0
+            expected *= n
+        return True
+
+    @property
     def extent(self) -> int:
         """Elements from the first to the last one touched."""
         if self.numel == 0:

@@ -54,6 +54,10 @@ class Runtime(Protocol):
     def fingerprint(self) -> str:
         """Engine, version and device kind: a saved executable is valid for this only."""
 
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        """Compile options, part of every executable's key."""
+
     def device_count(self) -> int: ...
 
     def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable: ...

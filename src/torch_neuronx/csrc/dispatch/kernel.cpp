@@ -155,6 +155,8 @@ c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& r
       }
       return list;
     }
+    case ReturnSpec::Kind::Integer:
+      return spec.index;
     case ReturnSpec::Kind::None:
       break;
   }

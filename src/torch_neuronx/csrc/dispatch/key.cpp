@@ -1,7 +1,7 @@
 #include "dispatch/key.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <cstring>
 
@@ -339,12 +339,15 @@ class CallViewer {
       call_.params.push_back(0);
     }
     word(call_.device);
+    // Wrapped numbers promote to the default dtype.
+    word(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));
     key().hash = hash();
   }
 
   void add_layout(const TensorLeaf& leaf) {
     const at::Tensor& t = leaf.tensor;
-    word((static_cast<int64_t>(t.scalar_type()) << 40) | (static_cast<int64_t>(leaf.slot) << 8) | (leaf.offset_param >= 0) * 2 | leaf.fits);
+    const int64_t lazy = t.is_conj() * 8 | t.is_neg() * 4;
+    word((static_cast<int64_t>(t.scalar_type()) << 40) | (static_cast<int64_t>(leaf.slot) << 8) | lazy | (leaf.offset_param >= 0) * 2 | leaf.fits);
     if (call_.flat) {
       return;
     }
