@@ -108,17 +108,12 @@ def addmm(self: Value, mat1: Value, mat2: Value, *, beta: Scalar, alpha: Scalar)
 
 
 @lower("aten::_addmm_activation")
-def addmm_activation(
-    self: Value, mat1: Value, mat2: Value, *, beta: Scalar, alpha: Scalar, use_gelu: bool
-) -> Value:
+def addmm_activation(self: Value, mat1: Value, mat2: Value, *, beta: Scalar, alpha: Scalar, use_gelu: bool) -> Value:
     _no_bool(mat1)
     dtype = mat1.dtype
     x = combine(self, product(mat1, mat2, ([1], [0])), beta, alpha, dtype)
     x = hlo.convert(x, compute_dtype(dtype))
-    if use_gelu:
-        x = x * 0.5 * (hlo.erf(x * 0.7071067811865476) + 1)
-    else:
-        x = hlo.maximum(x, 0)
+    x = x * 0.5 * (hlo.erf(x * 0.7071067811865476) + 1) if use_gelu else hlo.maximum(x, 0)
     return hlo.convert(x, dtype)
 
 
