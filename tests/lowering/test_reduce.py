@@ -21,7 +21,9 @@ def example(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return torch.randint(0, 9, shape, generator=gen).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8, torch.bool, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8, torch.bool, torch.complex64]
+)
 def test_sum_takes_torchs_result_dtype(dtype: torch.dtype) -> None:
     x = example(dtype, 3, 4)
     check(aten.sum.default, x)
@@ -33,7 +35,9 @@ def test_sum_corner_cases() -> None:
     check(aten.sum.dim_IntList, torch.tensor(3.0), [-1])
     check(aten.sum.dim_IntList, torch.ones(2, 3), [])
     check(aten.sum.dim_IntList, torch.ones(2, 3, dtype=torch.int32), None, dtype=torch.float64)
-    check(aten.sum.default, torch.full((5000,), 1.0, dtype=torch.bfloat16))  # past the 256 where bfloat16 counting stops
+    check(
+        aten.sum.default, torch.full((5000,), 1.0, dtype=torch.bfloat16)
+    )  # past the 256 where bfloat16 counting stops
     check(aten.sum.default, torch.tensor([INF, -INF]))
 
 
@@ -69,7 +73,7 @@ def test_index_of_the_first_nan() -> None:
 
 
 def test_argmax_of_nothing_raises_torchs_error() -> None:
-    with pytest.raises((RuntimeError, IndexError), match="Expected reduction dim|non-zero size"):
+    with pytest.raises((RuntimeError, IndexError), match=r"Expected reduction dim|non-zero size"):
         check(aten.argmax.default, torch.empty(2, 0), 1)
 
 

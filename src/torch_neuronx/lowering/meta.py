@@ -40,6 +40,10 @@ class NoMeta(Exception):
 # masks, which meta_index_Tensor takes for int8 ones.
 _NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
 
+# Meta kernels that check their arguments but describe a result no device gives: (1,) where a lone
+# sample's loss is 0-d. The row's own shape counts.
+_MISTAKEN = frozenset({"aten::multi_margin_loss", "aten::multilabel_margin_loss_forward"})
+
 
 def _number(spec: ScalarSpec) -> Any:
     if spec.dtype is torch.bool:
@@ -95,7 +99,8 @@ def infer(call: Call) -> Inferred:
     try:
         with torch.no_grad():
             out = op(*positional, **named)
-    except (NotImplementedError, AttributeError) as error:  # the latter: _thnn_fused_lstm_cell's, without biases
+    # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element
+    except (NotImplementedError, AttributeError, ZeroDivisionError) as error:
         raise NoMeta(str(error)) from error
     except RuntimeError as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
@@ -108,7 +113,7 @@ def infer(call: Call) -> Inferred:
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
     metas = tuple(_flat_metas(out)) if form.returns_fresh else ()
-    return Inferred(metas, resized)
+    return Inferred((None,) * len(metas) if call.name in _MISTAKEN else metas, resized)
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:

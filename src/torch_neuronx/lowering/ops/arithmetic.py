@@ -90,7 +90,8 @@ def trunc_divide(a: Value, b: Value) -> Value:
     if is_integral(a.dtype):
         _require_nonzero(b)
         return a / b
-    return hlo.trunc(a / b)
+    a, b = hlo.operands(a, b)
+    return hlo.trunc(a / hlo.opaque(b))
 
 
 def _trunc_divided(self: Scalar, other: Scalar) -> Value:

@@ -158,7 +158,7 @@ def linspace_values(start: Scalar, end: Scalar, steps: int, dtype: torch.dtype) 
     if steps <= 1:
         return hlo.full((steps,), first, dtype)
     first, last = hlo.convert(first, wide), hlo.convert(last, wide)
-    step = (last - first) / hlo.constant(steps - 1, wide)
+    step = (last - first) / hlo.opaque(hlo.constant(steps - 1, wide))
     index = hlo.iota((steps,), 0, torch.int64)
     ahead = first + step * hlo.convert(index, wide)
     back = last - step * hlo.convert(steps - 1 - index, wide)
@@ -188,6 +188,8 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: torch.dtype | Non
 
 def logspace_values(start: Scalar, end: Scalar, steps: int, base: Scalar, dtype: torch.dtype) -> Value:
     wide = torch.float64 if dtype is torch.float64 or is_integral(dtype) else torch.float32
+    if is_integral(dtype):  # torch truncates the ends before it spaces them
+        start, end = (hlo.convert(hlo.convert(hlo.as_value(v), dtype), wide) for v in (start, end))
     exponents = linspace_values(start, end, steps, wide)
     return hlo.convert(hlo.power(hlo.convert(hlo.as_value(base), wide), exponents), dtype)
 

@@ -185,9 +185,7 @@ def _columns(self: Value) -> list[Value]:
     return [hlo.flatten(hlo.slice_dim(points, 1, i, i + 1)) for i in range(d)]
 
 
-def _joint(
-    self: Value, edges: Sequence[Value], find: Find, weight: Value | None, density: bool
-) -> Value:
+def _joint(self: Value, edges: Sequence[Value], find: Find, weight: Value | None, density: bool) -> Value:
     """The D-dimensional histogram of points for the edges of each dimension."""
     columns = _columns(self)
     sizes = [e.numel - 1 for e in edges]

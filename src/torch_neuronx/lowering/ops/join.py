@@ -101,4 +101,5 @@ def repeat_interleave(repeats: Value, *, output_size: int | None = None) -> Valu
 @in_steps("aten::repeat_interleave.Tensor")
 def repeat_interleave_in_steps(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     total = int(repeats.sum()) if output_size is None else output_size
-    return torch.ops.aten.repeat_interleave.Tensor(repeats, output_size=total)
+    out: Tensor = torch.ops.aten.repeat_interleave.Tensor(repeats, output_size=total)
+    return out

@@ -1,5 +1,6 @@
 """Matrix factorisations: Cholesky, LU, QR, eigenvalues and singular values."""
 
+# ruff: noqa: N803, N806  (arguments keep their names in torch's schemas)
 from __future__ import annotations
 
 import math
@@ -144,7 +145,7 @@ def factored(A: Value) -> tuple[Value, Value, Value]:
 
 def _diagonal(x: Value) -> Value:
     """The diagonal of (..., n, n)."""
-    *batch, n, _ = x.shape
+    n = x.shape[-1]
     hot = hlo.broadcast_to(hlo.eq(hlo.iota((n, n), 0), hlo.iota((n, n), 1)), x.shape)
     return hlo.sum_(hlo.select(hot, x, 0), x.ndim - 1)
 

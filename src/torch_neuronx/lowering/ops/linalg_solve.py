@@ -1,5 +1,6 @@
 """Linear systems, inverses and products of matrices."""
 
+# ruff: noqa: N803, N806  (arguments keep their names in torch's schemas)
 from __future__ import annotations
 
 import math
@@ -34,9 +35,7 @@ def _common_batch(*xs: Value) -> tuple[tuple[int, ...], list[Value]]:
     return batch, [batched(hlo.broadcast_to(x, (*batch, *x.shape[-2:]))) for x in xs]
 
 
-def _triangular(
-    a: Value, b: Value, *, left: bool, upper: bool, trans: str = "N", unit: bool = False
-) -> Value:
+def _triangular(a: Value, b: Value, *, left: bool, upper: bool, trans: str = "N", unit: bool = False) -> Value:
     """trsm with batches broadcast and empty systems answered."""
     batch, (a3, b3) = _common_batch(a, b)
     if b3.numel == 0 or a3.numel == 0:
@@ -46,9 +45,7 @@ def _triangular(
 
 
 @lower("aten::linalg_solve_triangular")
-def solve_triangular(
-    self: Value, B: Value, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Value:
+def solve_triangular(self: Value, B: Value, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Value:
     return _triangular(self, B, left=left, upper=upper, unit=unitriangular)
 
 
@@ -139,9 +136,7 @@ def _is_vector(A: Value, B: Value) -> bool:
 
 
 @lower("aten::_linalg_solve_ex")
-def solve_ex(
-    A: Value, B: Value, *, left: bool = True, check_errors: bool = False
-) -> tuple[Value, Value, Value, Value]:
+def solve_ex(A: Value, B: Value, *, left: bool = True, check_errors: bool = False) -> tuple[Value, Value, Value, Value]:
     packed, pivots, info = factor_lu(A)
     if check_errors:
         succeeded(info, "torch.linalg.solve_ex", "The solver failed because the input matrix is singular.")
@@ -202,9 +197,7 @@ def matrix_exp(self: Value) -> Value:
     # Paterson-Stockmeyer: blocks of three powers, Horner in x^3
     total = hlo.zeros_like(x)
     for block in reversed(range(_TAYLOR_DEGREE // 3 + 1)):
-        terms = [
-            powers[j] * (1.0 / math.factorial(3 * block + j)) for j in range(3) if 3 * block + j <= _TAYLOR_DEGREE
-        ]
+        terms = [powers[j] * (1.0 / math.factorial(3 * block + j)) for j in range(3) if 3 * block + j <= _TAYLOR_DEGREE]
         total = matmul(total, powers[3]) if block != _TAYLOR_DEGREE // 3 else total
         for term in terms:
             total = total + term
@@ -223,7 +216,7 @@ def lstsq(
     self: Value, b: Value, rcond: float | None = None, *, driver: str | None = None
 ) -> tuple[Value, Value | Sized, Value, Value]:
     """Least squares of minimal norm through the singular values, for every driver."""
-    *batch, m, n = self.shape
+    m, n = self.shape[-2:]
     vector = _is_vector(self, b)
     rhs = hlo.reshape(b, (*b.shape, 1)) if vector else b
     method = driver or "gelsy"
@@ -255,9 +248,7 @@ def lstsq(
 
 
 @lower("aten::linalg_pinv.atol_rtol_tensor")
-def pinv(
-    self: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False
-) -> Value:
+def pinv(self: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False) -> Value:
     *batch, m, n = self.shape
     if self.numel == 0:
         return zeros((*batch, n, m), self.dtype)

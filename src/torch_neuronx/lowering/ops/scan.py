@@ -39,10 +39,8 @@ def cumprod(self: Value, dim: int, *, dtype: torch.dtype | None = None) -> Value
 def _running_extreme(self: Value, dim: int, largest: bool) -> tuple[Value, Value]:
     """(values, position of the latest element that equals the running extreme)."""
     x, d = at_least_1d(self), axis(dim, self.ndim)
-    if largest:
-        best = scan(x, d, hlo.maximum, min_value(x.dtype))
-    else:
-        best = scan(x, d, hlo.minimum, max_value(x.dtype))
+    combine, identity = (hlo.maximum, min_value) if largest else (hlo.minimum, max_value)
+    best = scan(x, d, combine, identity(x.dtype))
     hit = hlo.eq(x, best)
     if x.dtype.is_floating_point:
         hit = hit | hlo.is_nan(x)

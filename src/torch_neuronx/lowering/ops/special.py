@@ -9,7 +9,7 @@ import torch
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.ops.arithmetic import copy_sign
 from torch_neuronx.lowering.ops.bessel import horner
-from torch_neuronx.lowering.promotion import apply, binary, unary
+from torch_neuronx.lowering.promotion import Build, apply, binary, unary
 from torch_neuronx.lowering.special_tables import DIGAMMA, NDTRI, ZETA
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
@@ -18,11 +18,11 @@ INF, NAN = float("inf"), float("nan")
 EPSILON = 2.0**-53
 
 
-def _in_double(build: object) -> object:
+def _in_double(build: Build) -> Build:
     """Computes in float64 where float32 loses its digits: exp(x * x), near a zero or a pole."""
 
     def run(*xs: Value) -> Value:
-        return hlo.convert(build(*(hlo.convert(x, torch.float64) for x in xs)), xs[0].dtype)  # type: ignore[operator]
+        return hlo.convert(build(*(hlo.convert(x, torch.float64) for x in xs)), xs[0].dtype)
 
     return run
 

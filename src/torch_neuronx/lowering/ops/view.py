@@ -260,7 +260,7 @@ def _spread(x: Value, dim: int, start: int, step: int, extent: int) -> Value:
 @lower("aten::slice_backward")
 def slice_backward(grad_output: Value, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Value:
     if not grad_output.numel:
-        return hlo.full(input_sizes, 0, grad_output.dtype)
+        return hlo.full(tuple(input_sizes), 0, grad_output.dtype)
     dim = dim % len(input_sizes)
     low, _ = slice_bounds(input_sizes[dim], start, end)
     return _spread(grad_output, dim, low, step, input_sizes[dim])
