@@ -15,7 +15,6 @@ from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout
 
 
-
 @dataclass(frozen=True)
 class Inferred:
     """metas: one per fresh tensor returned; resized: new layout per written argument that must grow."""

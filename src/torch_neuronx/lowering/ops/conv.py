@@ -58,9 +58,7 @@ def _window(
 def correlate(x: Value, w: Value, out: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Value:
     """The forward convolution: x (N, I, ...), w (O, I / groups, ...)."""
     ones = [1] * len(out)
-    return _window(
-        x, w, out, stride=stride, low=padding, lhs_dilation=ones, rhs_dilation=dilation, groups=groups
-    )
+    return _window(x, w, out, stride=stride, low=padding, lhs_dilation=ones, rhs_dilation=dilation, groups=groups)
 
 
 def spread(g: Value, w: Value, out: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Value:
@@ -73,9 +71,7 @@ def spread(g: Value, w: Value, out: Ints, stride: Ints, padding: Ints, dilation:
     kernel = hlo.reverse(kernel, [i for i in range(2, 2 + n) if kernel.shape[i] > 1])
     low = [dilation[i] * (w.shape[i + 2] - 1) - padding[i] for i in range(n)]
     ones = [1] * n
-    return _window(
-        g, kernel, out, stride=ones, low=low, lhs_dilation=stride, rhs_dilation=dilation, groups=groups
-    )
+    return _window(g, kernel, out, stride=ones, low=low, lhs_dilation=stride, rhs_dilation=dilation, groups=groups)
 
 
 def weight_gradient(
@@ -218,9 +214,7 @@ def slow_conv2d_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Value | None, Value | None, Value | None]:
     w = _full_rank(weight, self, kernel_size)
-    return convolution_backward(
-        grad_output, self, w, None, stride, padding, [1, 1], False, [0, 0], 1, output_mask
-    )
+    return convolution_backward(grad_output, self, w, None, stride, padding, [1, 1], False, [0, 0], 1, output_mask)
 
 
 def _full_rank(weight: Value, x: Value, kernel: Ints) -> Value:
@@ -299,9 +293,7 @@ def im2col(self: Value, kernel_size: Ints, dilation: Ints, padding: Ints, stride
 
 
 @lower("aten::col2im")
-def col2im(
-    self: Value, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
-) -> Value:
+def col2im(self: Value, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Value:
     """F.fold, the adjoint of im2col: padded patches added in the kernel's order, as torch does."""
     out, kernel, dil, pad, step = (_each(v, 2) for v in (output_size, kernel_size, dilation, padding, stride))
     x = self if self.ndim == 3 else hlo.unsqueeze(self, 0)

@@ -112,9 +112,7 @@ def pdist_backward(grad: Value, self: Value, p: float, pdist: Value) -> Value:
     matrices = []
     for x in (grad, pdist):
         empty = hlo.full((n, n), 0, x.dtype)
-        upper = hlo.scatter(
-            empty, at, x, None, update_window_dims=[], inserted=[0, 1], scatter_map=[0, 1], unique=True
-        )
+        upper = hlo.scatter(empty, at, x, None, update_window_dims=[], inserted=[0, 1], scatter_map=[0, 1], unique=True)
         matrices.append(upper + hlo.permute(upper, [1, 0]))
     g, distance = matrices
     difference = hlo.unsqueeze(self, 1) - hlo.unsqueeze(self, 0)

@@ -17,10 +17,38 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.table import lower, overload
 from torch_neuronx.lowering.value import Scalar, Value
 
-UNARY: Final = (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
-    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
-).split()
+UNARY: Final = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "frac",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "neg",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+]
 
 # (foreach name, row for Tensor operands, row for Scalar operands)
 BINARY: Final = (

@@ -224,9 +224,7 @@ def _column(x: Value) -> Value:
 
 
 @lower("aten::grid_sampler_2d", "aten::grid_sampler_3d")
-def grid_sampler(
-    input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Value:
+def grid_sampler(input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Value:
     return _Sampler(input, grid, interpolation_mode, padding_mode, align_corners).forward()
 
 

@@ -52,10 +52,8 @@ def _scaled(x: Value, factor: Scalar) -> Value:
 
 
 def _number(factor: Scalar, dtype: torch.dtype) -> Value:
-    value = hlo.as_value(factor)
-    if is_integral(dtype) and not is_integral(value.dtype):
-        raise Unsupported("a floating point alpha or beta for integral tensors")
-    return hlo.convert(value, dtype)
+    """In the tensors' dtype: torch truncates a fractional factor of integers."""
+    return hlo.convert(hlo.as_value(factor), dtype)
 
 
 def combine(self: Value, prod: Value, beta: Scalar, alpha: Scalar, dtype: torch.dtype) -> Value:
@@ -110,17 +108,12 @@ def addmm(self: Value, mat1: Value, mat2: Value, *, beta: Scalar, alpha: Scalar)
 
 
 @lower("aten::_addmm_activation")
-def addmm_activation(
-    self: Value, mat1: Value, mat2: Value, *, beta: Scalar, alpha: Scalar, use_gelu: bool
-) -> Value:
+def addmm_activation(self: Value, mat1: Value, mat2: Value, *, beta: Scalar, alpha: Scalar, use_gelu: bool) -> Value:
     _no_bool(mat1)
     dtype = mat1.dtype
     x = combine(self, product(mat1, mat2, ([1], [0])), beta, alpha, dtype)
     x = hlo.convert(x, compute_dtype(dtype))
-    if use_gelu:
-        x = x * 0.5 * (hlo.erf(x * 0.7071067811865476) + 1)
-    else:
-        x = hlo.maximum(x, 0)
+    x = x * 0.5 * (hlo.erf(x * 0.7071067811865476) + 1) if use_gelu else hlo.maximum(x, 0)
     return hlo.convert(x, dtype)
 
 
@@ -145,6 +138,8 @@ def addmv(self: Value, mat: Value, vec: Value, *, beta: Scalar, alpha: Scalar) -
 @lower("aten::addr")
 def addr(self: Value, vec1: Value, vec2: Value, *, beta: Scalar, alpha: Scalar) -> Value:
     dtype = result_type(self, vec1, vec2)
+    if is_integral(dtype) and not all(is_integral(hlo.as_value(f).dtype) for f in (beta, alpha)):
+        raise Unsupported("a floating point alpha or beta for integral tensors, which torch refuses")
     left, right = (hlo.convert(v, compute_dtype(dtype)) for v in (vec1, vec2))
     if dtype is torch.bool:
         outer = hlo.unsqueeze(left, 1) & hlo.unsqueeze(right, 0) & hlo.convert(hlo.as_value(alpha), dtype)

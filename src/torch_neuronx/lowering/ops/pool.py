@@ -35,9 +35,7 @@ class Window:
     dilation: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls, x: Value, n: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-    ) -> Window:
+    def of(cls, x: Value, n: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Window:
         kernel, padding, dilation = (_each(v, n) for v in (kernel, padding, dilation))
         stride = _each(stride, n) if stride else kernel
         sizes = x.shape[-n:]
