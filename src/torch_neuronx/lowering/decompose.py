@@ -91,7 +91,7 @@ def _host_constant(t: torch.Tensor) -> Value:
 @cache
 def _decompositions() -> dict[Any, Kernel]:
     import torch._decomp.decompositions
-    import torch._refs  # noqa: F401  (registers the reference implementations)
+    import torch._refs
 
     return torch._decomp.decomposition_table
 

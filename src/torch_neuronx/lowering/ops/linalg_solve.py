@@ -1,6 +1,6 @@
 """Linear systems, inverses and products of matrices."""
 
-# ruff: noqa: N803, N806  (arguments keep their names in torch's schemas)
+# ruff: noqa: N803  (arguments keep their names in torch's schemas)
 from __future__ import annotations
 
 import math
