@@ -7,7 +7,8 @@ grouped convolution moves its groups into the features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import compute_dtype
@@ -33,7 +34,7 @@ def _window(
     rhs_dilation: Ints,
     groups: int = 1,
     batch_groups: int = 1,
-    **specs: tuple[int, int],
+    **specs: Any,
 ) -> Value:
     """A convolution with `low` padding in front whose result has exactly the spatial extents `out`."""
     pads = []
@@ -256,7 +257,7 @@ def slow_conv_transpose(
     )
 
 
-def _batched(x: Value, weight: Value, run) -> Value:  # noqa: ANN001
+def _batched(x: Value, weight: Value, run: Callable[[Value], Value]) -> Value:
     if x.ndim == weight.ndim:
         return run(x)
     return hlo.squeeze(run(hlo.unsqueeze(x, 0)), 0)

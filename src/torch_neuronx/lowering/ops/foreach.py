@@ -65,6 +65,8 @@ BINARY: Final = (
 
 Item = Callable[..., Value]
 
+Lists = Sequence[Value]
+
 
 def item(name: str, *args: Any, **named: Any) -> Value:
     """One element through the row (or decomposition) of a functional overload."""
@@ -133,7 +135,6 @@ def pow_scalar_and_tensor(self: Scalar, exponent: Sequence[Value]) -> list[Value
 def _ternary(name: str) -> None:
     """addcmul and addcdiv: self + value * tensor1 (* or /) tensor2."""
     row, prefix = f"aten::{name}", f"aten::_foreach_{name}"
-    Lists = Sequence[Value]
 
     @lower(f"{prefix}.Scalar", listwise=True)
     def with_scalar(self: Lists, tensor1: Lists, tensor2: Lists, value: Scalar) -> list[Value]:
@@ -211,10 +212,10 @@ def _power_sum(x: Value, order: float, dtype: torch.dtype | None) -> Value:
         return hlo.convert(hlo.sum_(_square(x) if is_complex(x.dtype) else x * x), result)
     a = hlo.abs_(x)
     if order == 0:
-        terms = hlo.convert(hlo.ne(a, 0), a.dtype)
-    else:
-        terms = a if order == 1 else hlo.power(a, float(order))
-    return hlo.convert(hlo.sum_(terms), result)
+        a = hlo.convert(hlo.ne(a, 0), a.dtype)
+    elif order != 1:
+        a = hlo.power(a, float(order))
+    return hlo.convert(hlo.sum_(a), result)
 
 
 def _square(x: Value) -> Value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -138,7 +139,7 @@ def fused_adam(
     exp_avg_sqs: Lists,
     max_exp_avg_sqs: Lists,
     state_steps: Lists,
-    **options: Value | None,
+    **options: Any,
 ) -> Writes:
     lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
     return _adam(*lists, **options, decoupled=False)
@@ -152,7 +153,7 @@ def fused_adamw(
     exp_avg_sqs: Lists,
     max_exp_avg_sqs: Lists,
     state_steps: Lists,
-    **options: Value | None,
+    **options: Any,
 ) -> Writes:
     lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
     return _adam(*lists, **options, decoupled=True)
