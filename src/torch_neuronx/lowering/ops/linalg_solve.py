@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import real_of
@@ -25,7 +26,7 @@ from torch_neuronx.lowering.ops.linalg import (
     zeros,
 )
 from torch_neuronx.lowering.promotion import promote
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Sized, Value
 
 
@@ -245,6 +246,24 @@ def lstsq(
     ranks = hlo.reshape(rank, shape) if method != "gels" else zeros((0,), torch.int64)
     values = hlo.reshape(s, (*shape, s.shape[1])) if method in ("gelsd", "gelss") else none
     return hlo.reshape(x, x.shape[:-1]) if vector else x, residuals, ranks, values
+
+
+@in_steps("aten::linalg_lstsq")
+def lstsq_in_steps(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A batch has residuals when all of its matrices have full rank: that takes a look."""
+    if self.numel() == 0 or b.numel() == 0:  # nothing to compute: the CPU knows the shapes
+        none = torch.ops.aten.linalg_lstsq.default(self.cpu(), b.cpu(), rcond, driver=driver)
+        return tuple(t.to(self.device) for t in none)
+    x, _, rank, _ = torch.ops.aten.linalg_lstsq.default(self, b, rcond)
+    vector = b.dim() == 1 or b.shape == self.shape[:-1]
+    rhs = b.unsqueeze(-1) if vector else b
+    values = torch.linalg.svdvals(self).expand(*rank.shape, -1)
+    residuals = values.new_empty(0)
+    if bool((rank == self.shape[-1]).all()):
+        residuals = (self @ (x.unsqueeze(-1) if vector else x) - rhs).abs().square().sum(-2)
+    return x, residuals, rank, values
 
 
 @lower("aten::linalg_pinv.atol_rtol_tensor")
