@@ -84,7 +84,7 @@ def cholesky_inverse(self: Value, upper: bool = False) -> Value:
     return cholesky_apply(self, eye(self.shape[-1], self.shape[-1], self.dtype), upper)
 
 
-def _take_rows(x: Value, rows: Value) -> Value:
+def take_rows(x: Value, rows: Value) -> Value:
     """x[b, rows[b, i]] for (batch, n, k) and (batch, m)."""
     return hlo.gather(
         x,
@@ -106,11 +106,11 @@ def _solve_factored(lu: Value, pivots: Value, b: Value, trans: str) -> Value:
     """x with op(A) x = b for (batch, n, n) factors of A; op is N, T or C."""
     perm = permutation(pivots, lu.shape[1])
     if trans == "N":
-        y = lapack.trsm(lu, _take_rows(b, perm), left=True, upper=False, unit=True)
+        y = lapack.trsm(lu, take_rows(b, perm), left=True, upper=False, unit=True)
         return lapack.trsm(lu, y, left=True, upper=True)
     y = lapack.trsm(lu, b, left=True, upper=True, trans=trans)
     y = lapack.trsm(lu, y, left=True, upper=False, trans=trans, unit=True)
-    return _take_rows(y, _inverse_permutation(perm))
+    return take_rows(y, _inverse_permutation(perm))
 
 
 @lower("aten::linalg_lu_solve")

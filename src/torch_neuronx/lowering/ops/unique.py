@@ -146,7 +146,7 @@ def _along_first(op: torch._ops.OpOverload, self: Tensor, dim: int, *args: bool)
     """The same op along dim 0 of the moved tensor, its result moved back."""
     rows = self.movedim(dim, 0).contiguous()
     values, inverse, counts = op(rows, 0, *args)
-    return values.movedim(0, dim).contiguous(), inverse, counts
+    return values.movedim(0, dim), inverse, counts
 
 
 @in_steps("aten::unique_dim")
