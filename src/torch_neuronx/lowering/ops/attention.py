@@ -120,7 +120,10 @@ def _gradients(
     weights = hlo.exponential(s - hlo.select(hlo.eq(lse, NEGATIVE_INFINITY), 0, lse))
     kept = p.kept(uniform) if uniform is not None else None
     dropped = weights if kept is None else weights * kept
-    as_rows = lambda x: hlo.reshape(x, (b, -1, x.shape[3]))  # noqa: E731
+
+    def as_rows(x: Value) -> Value:
+        return hlo.reshape(x, (b, -1, x.shape[3]))
+
     d_value = hlo.dot_general(as_rows(dropped), p.rows(g), ([1], [1]), ([0], [0]))
     d_weights = hlo.dot_general(p.rows(g), p.columns(p.value), ([2], [2]), ([0], [0]))
     d_weights = hlo.reshape(d_weights, s.shape)
