@@ -8,8 +8,9 @@ TESTS ?= tests
 CONFORMANCE ?= ../shared/tools/conformance.py
 
 python := $(abspath $(VENV))/bin/python
-pip := $(python) -m pip install --quiet --disable-pip-version-check
+pip := $(python) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ninja := $(abspath $(VENV))/bin/ninja
+cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
 sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
@@ -17,10 +18,10 @@ sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
 setup: $(done)/test
 
-$(done)/torch:
+$(done)/torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(pip) "$(TORCH)"
-	$(pip) scikit-build-core ninja
+	$(pip) scikit-build-core ninja $(if $(shell command -v cmake),,cmake)
 	mkdir -p $(done) && touch $@
 
 # In place, without a build: the environment sees src/ and the entry point; `make build` puts the core there.
@@ -31,12 +32,13 @@ $(done)/test $(done)/lint $(done)/demo: $(done)/%: $(done)/torch pyproject.toml
 	touch $@
 
 build: $(done)/torch
-	@test -f build/release/build.ninja || cmake -G Ninja -S . -B build/release \
+	@mkdir -p build
+	@test -f build/release/build.ninja || $(cmake) -G Ninja -S . -B build/release \
 	  -DPython_EXECUTABLE=$(python) -DCMAKE_MAKE_PROGRAM=$(ninja) >build/cmake.log 2>&1 || (cat build/cmake.log; exit 1)
 	@$(ninja) -C build/release -j $(JOBS) --quiet
 
 test: build $(done)/test
-	$(python) -m pytest $(TESTS) -q
+	$(python) -m pytest $(TESTS) -q -n $(JOBS)
 
 lint: $(done)/lint
 	$(python) -m ruff check .

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import torch_neuronx  # noqa: F401 - registers the device where the entry point is not installed
+import torch_neuronx
 
 PACKAGE_ROOT = Path(torch_neuronx.__file__).parents[1]
 

@@ -80,10 +80,10 @@ reset_accumulated_memory_stats memory_snapshot get_device_properties get_device_
 is_bf16_supported manual_seed manual_seed_all get_rng_state get_rng_state_all set_rng_state set_rng_state_all
 initial_seed seed seed_all _lazy_init init is_initialized _is_in_bad_fork get_amp_supported_dtype default_generators
 device device_of StreamContext default_stream set_stream mem_get_info memory_summary amp random
-""".split()
+"""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES.split())
 def test_the_device_module_has(name):
     assert hasattr(torch.neuron, name)
 

@@ -84,7 +84,7 @@ def test_a_size_that_overflows_is_refused():
 
 
 def test_more_than_there_is_is_out_of_memory():
-    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate .*requested_size=.*limit=.*in_use=.*") as error:
+    with pytest.raises(torch.OutOfMemoryError, match=r"requested_size=.*limit=.*in_use=") as error:
         torch.empty(2**50, device="neuron")
     assert "TORCH_NEURONX_HOST_MEMORY_LIMIT" in str(error.value)
 

@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
-from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.decompose import bind_arguments, default_of
 from torch_neuronx.lowering.dtypes import numpy_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
@@ -32,6 +33,9 @@ from torch_neuronx.runtime.protocol import ResultType
 
 if torch._C._get_privateuse1_backend_name() == "privateuseone":
     torch.utils.rename_privateuse1_backend("neuron")
+
+if not hasattr(torch, "neuron"):  # torch asks the device's module whether it is available
+    torch._register_device_module("neuron", SimpleNamespace(is_available=lambda: False, device_count=lambda: 0))
 
 table.load()
 _runtime = xla.host_runtime(1)
@@ -89,17 +93,23 @@ def build_call(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str,
     b = _Builder(name)
     given = []
     for i, a in enumerate(op._schema.arguments):
-        x = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+        x = args[i] if i < len(args) else kwargs.get(a.name, default_of(a))
         kind = str(a.type)
         operand = row is not None and a.name not in row.attributes
         if isinstance(x, torch.Tensor):
-            wrapped = x.ndim == 0 and torch._C._is_wrapped_number(x) if hasattr(torch._C, "_is_wrapped_number") else False
+            wrapped = (
+                x.ndim == 0 and torch._C._is_wrapped_number(x) if hasattr(torch._C, "_is_wrapped_number") else False
+            )
             given.append(b.scalar(x.item(), x.dtype, True) if wrapped else b.tensor(x))
         elif isinstance(x, (list, tuple)) and any(isinstance(t, torch.Tensor) for t in x):
             given.append(tuple(b.tensor(t) if t is not None else None for t in x))
         elif isinstance(x, (bool, int, float, complex)) and "Tensor" in kind:
             given.append(b.scalar(x, _number_dtype(x), True))
-        elif operand and isinstance(x, (bool, int, float, complex)) and kind in ("number", "float", "Optional[number]", "Optional[float]", "Scalar", "Optional[Scalar]"):
+        elif (
+            operand
+            and isinstance(x, (bool, int, float, complex))
+            and kind in ("number", "float", "Optional[number]", "Optional[float]", "Scalar", "Optional[Scalar]")
+        ):
             default = a.default_value
             same = isinstance(default, (bool, int, float)) and type(default) is type(x) and default == x
             given.append(x if same else b.scalar(x, _number_dtype(x) if "float" not in kind else torch.float64, True))
@@ -135,7 +145,9 @@ def _program(call: Call) -> tuple[LoweredCall, Any]:
         except NoMeta:
             metas = []
         lowered = lower_call(call, metas)
-        types = [ResultType(r.dtype, None if r.kind in ("count", "check") else _storage_numel(r)) for r in lowered.results]
+        types = [
+            ResultType(r.dtype, None if r.kind in ("count", "check") else _storage_numel(r)) for r in lowered.results
+        ]
         _programs[key] = (lowered, _runtime.compile(lowered.built.bytecode, 0, types))
     return _programs[key]
 
@@ -153,7 +165,7 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
     for i, r in enumerate(lowered.results):
         if r.kind == "check" and int(host[i]):
             error, message = lowered.built.checks[int(host[i]) - 1]
-            raise getattr(__import__("builtins"), error)(message)
+            raise getattr(__import__("builtins"), error, None or getattr(torch.linalg, error, None))(message)
         if r.kind == "write":
             raw = torch.from_numpy(host[i].view(np.uint8).reshape(-1))
             torch.empty(0, dtype=torch.uint8).set_(b.storages[r.slot].untyped_storage()).copy_(raw)
@@ -202,6 +214,7 @@ class Lowered(TorchDispatchMode):
     def __init__(self, strict: bool = False) -> None:
         super().__init__()
         self.strict = strict
+        self.random = False  # whether a random op ran: its values are not the CPU's
         self.fallbacks: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
         self.native: Counter[str] = Counter()
@@ -210,7 +223,12 @@ class Lowered(TorchDispatchMode):
         kwargs = kwargs or {}
         name = table.overload_name(op)
         metadata = op.is_view or torch.Tag.inplace_view in op.tags
-        if metadata or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
+        if (
+            metadata
+            or name in _HOST
+            or op.namespace not in ("aten", "prims", "torch_neuronx")
+            or not _tensors(args, kwargs)
+        ):
             return op(*args, **kwargs)
         try:
             form = resolve(name)
@@ -233,11 +251,14 @@ class Lowered(TorchDispatchMode):
             self.reasons[name] = f"{type(reason).__name__}: {reason}"
             return op(*args, **kwargs)
         self.native[name] += 1
+        self.random |= row is not None and row.random
         return out
 
-
     def _in_steps(self, form: Any, op: Any, args: Any, kwargs: Any) -> Any:
-        given = [*args, *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :])]
+        given = [
+            *args,
+            *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :]),
+        ]
         positional, named = bind_arguments(table.overload(form.functional), [given[i] for i in form.arguments], {})
         result = table.steps[form.functional](*positional, **named)
         for position in form.written:
@@ -247,7 +268,14 @@ class Lowered(TorchDispatchMode):
 
 # On the device these composites end in rows of their own (convolution_overrideable); on the CPU in CPU kernels.
 _OVERRIDEABLE = {"aten::convolution", "aten::convolution_backward"}
-_HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}
+_HOST = {
+    "aten::_local_scalar_dense",
+    "aten::set_.source_Tensor",
+    "aten::detach",
+    "aten::resize_",
+    "aten::_to_copy",
+    "aten::empty_like",
+}
 
 
 def _tensors(args: Any, kwargs: Any) -> bool:

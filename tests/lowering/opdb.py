@@ -8,9 +8,8 @@ import sys
 from typing import Any
 
 import torch
+from emulate import Lowered, _clone
 from torch.testing._internal.common_methods_invocations import op_db
-
-from emulate import Lowered, compare
 
 
 def leaves(x: Any) -> list[torch.Tensor]:
@@ -20,7 +19,7 @@ def leaves(x: Any) -> list[torch.Tensor]:
 def run_sample(op: Any, sample: Any, backward: bool, mode: Lowered) -> None:
     def call() -> Any:
         inputs, args, kwargs = torch.utils._pytree.tree_map(
-            lambda t: t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t,
+            lambda t: _clone(t.detach()).requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t,
             (sample.input, sample.args, sample.kwargs),
         )
         out = op.op(inputs, *args, **kwargs)
@@ -42,7 +41,11 @@ def run_sample(op: Any, sample: Any, backward: bool, mode: Lowered) -> None:
         dtype = y.dtype
         tol = {torch.float16: 1e-2, torch.bfloat16: 2e-2, torch.float64: 1e-6, torch.complex128: 1e-6}.get(dtype, 1e-3)
         assert x.dtype == dtype and x.shape == y.shape, (x.dtype, dtype, x.shape, y.shape)
-        torch.testing.assert_close(x.resolve_conj().resolve_neg(), y.resolve_conj().resolve_neg(), rtol=tol, atol=tol, equal_nan=True)
+        if mode.random:
+            continue
+        torch.testing.assert_close(
+            x.resolve_conj().resolve_neg(), y.resolve_conj().resolve_neg(), rtol=tol, atol=tol, equal_nan=True
+        )
 
 
 def main() -> int:
@@ -59,7 +62,9 @@ def main() -> int:
             continue
         for name in a.dtypes.split(","):
             dtype = getattr(torch, name)
-            if dtype not in op.dtypes or (a.backward and (not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"))):
+            if dtype not in op.dtypes or (
+                a.backward and (not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"))
+            ):
                 continue
             mode, errors, count = Lowered(), {}, 0
             torch.manual_seed(0)

@@ -7,11 +7,12 @@ import torch
 
 def apply() -> None:
     """Applies every patch; called once, while the device is registered."""
-    from torch_neuronx.compat import dlpack, safetensors
+    from torch_neuronx.compat import dlpack, safetensors, sharing
 
     if torch_version() < dlpack.CHECK_AGAIN:
         dlpack.apply()
     safetensors.apply()
+    sharing.apply()
 
 
 def torch_version() -> tuple[int, int]:

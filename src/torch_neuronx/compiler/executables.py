@@ -16,7 +16,7 @@ from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Meta, lower_call
 from torch_neuronx.lowering.errors import Unsupported
-from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer
+from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
 from torch_neuronx.lowering.spec import Call, Result
 from torch_neuronx.lowering.views import Layout
 from torch_neuronx.runtime.protocol import Executable, ResultType
@@ -54,7 +54,8 @@ class Interface:
 
     def to_json(self) -> dict[str, Any]:
         rows = [
-            [r.kind, number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot] for r in self.results
+            [r.kind, number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot]
+            for r in self.results
         ]
         return {"results": rows, "returns": self.returns, "rng_blocks": self.rng_blocks, "checks": self.checks}
 
@@ -70,7 +71,7 @@ class Interface:
 
 def _return_from_json(x: Any) -> Any:
     """JSON has no tuples: ["result", i] and ["argument", p] are leaves, other lists are Tensor[] returns."""
-    if isinstance(x, list) and len(x) == 2 and x[0] in ("result", "argument"):
+    if isinstance(x, list) and len(x) == 2 and x[0] in ("result", "argument", "integer"):
         return (x[0], x[1])
     return [_return_from_json(v) for v in x] if isinstance(x, list) else x
 
@@ -196,7 +197,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
 
 def _infer(call: Call) -> list[Meta | None]:
     try:
-        inferred = infer(call)
+        inferred = infer_pointwise(call) or infer(call)
     except NoMeta:
         return []
     if inferred.resized:

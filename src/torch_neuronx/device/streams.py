@@ -31,19 +31,26 @@ class Stream(torch.Stream):
         return f"torch.neuron.Stream(device={self.device}, stream_id={self.stream_id})"
 
 
-class Event(torch.Event):
-    """A mark in a stream, with a true completion time when `enable_timing`."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "neuron"
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+
+class Event(metaclass=_EventType):
+    """A mark in a stream, with a true completion time when `enable_timing`.
+
+    Makes a torch.Event: torch compares events by exact type, so a subclass would not work with its own methods.
+    """
+
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         if interprocess:
             raise RuntimeError(
                 "torch.neuron.Event(interprocess=True): events of another process cannot be waited for. "
                 "Synchronize in the process that did the work."
             )
-        return super().__new__(cls, device="neuron", enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"torch.neuron.Event(device={self.device})"
+        return torch.Event(device="neuron", enable_timing=enable_timing, blocking=blocking)
 
 
 def _stream(index: int, stream_id: int) -> Stream:

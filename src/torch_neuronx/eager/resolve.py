@@ -20,7 +20,7 @@ _LAYOUTS = {0: torch.strided, 1: torch.sparse_coo, 2: torch.sparse_csr}
 _FORMATS = {0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d}
 
 
-def resolve(name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int) -> tuple:
+def resolve(name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int) -> tuple[Any, ...]:
     """The entry of a call, in the form csrc/dispatch/python_call.cpp parses.
 
     Raises the meta kernel's errors; anything the lowering cannot do becomes a fallback entry.
@@ -65,8 +65,9 @@ def _argument(x: Any, kind: str) -> Any:
     """One described argument; `kind` tells which integers are dtypes, layouts or memory formats."""
     if isinstance(x, tuple):
         if x[0] == "T":
-            _, number, sizes, strides, slot, offset, fits = x
-            return TensorSpec(_dtype(number), Layout(sizes, strides), slot, None if offset < 0 else offset, bool(fits))
+            _, number, sizes, strides, slot, offset, *flags = x
+            place = None if offset < 0 else offset
+            return TensorSpec(_dtype(number), Layout(sizes, strides), slot, place, *(bool(f) for f in flags))
         if x[0] == "S":
             return ScalarSpec(_dtype(x[1]), x[2], bool(x[3]))
         return tuple(_argument(v, "") for v in x[1])

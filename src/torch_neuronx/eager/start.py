@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from functools import cache
 
 import torch
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when jaxlib's library is loaded below
-
-from torch_neuronx import _C  # noqa: E402
-from torch_neuronx.lowering import table  # noqa: E402
-from torch_neuronx.lowering.forms import Form, resolve  # noqa: E402
-from torch_neuronx.lowering.table import Row, overload  # noqa: E402
-from torch_neuronx.runtime.targets import runtime  # noqa: E402
+from torch_neuronx import _C
+from torch_neuronx.lowering import table
+from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.table import Row, overload
+from torch_neuronx.runtime.targets import runtime
 
 _POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER = 1, 2, 4, 8
 _NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
@@ -44,7 +41,8 @@ def _forms(name: str) -> Iterator[Form]:
     yield resolve(name)
     namespace, _, rest = name.partition("::")
     base = rest.partition(".")[0]
-    for other in (base, f"{base}_", f"__i{base[2:]}" if base.startswith("__") else ""):
+    mutating = f"{base.removesuffix('_functional')}_"  # normal_functional -> normal_
+    for other in (base, mutating, f"__i{base[2:]}" if base.startswith("__") else ""):
         packet = getattr(getattr(torch.ops, namespace), other, None) if other else None
         for variant in packet.overloads() if packet is not None else ():
             full = f"{namespace}::{other}" + ("" if variant == "default" else f".{variant}")
@@ -59,9 +57,7 @@ def _bind(form: Form, row: Row) -> None:
     if op.namespace != "aten":
         return
     arguments = op._schema.arguments
-    operands = tuple(
-        i for i, a in enumerate(arguments) if str(a.type) in _NUMBERS and a.name not in row.attributes
-    )
+    operands = tuple(i for i, a in enumerate(arguments) if str(a.type) in _NUMBERS and a.name not in row.attributes)
     unread = tuple(i for i in form.written if form.derived and (arguments[i].is_out or not row.reads_self))
     flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,9 +21,9 @@ from torch_neuronx.lowering.views import Layout, contiguous_strides
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the meta kernel says about one returned tensor."""
+    """What the meta kernel says about one returned tensor; dtype None: whatever was emitted."""
 
-    dtype: torch.dtype
+    dtype: torch.dtype | None
     layout: Layout
 
 
@@ -63,10 +63,11 @@ class _Storages:
     def read(self, spec: TensorSpec) -> Value:
         offset = None if spec.offset is None else self.param(spec.offset)
         flat = views.reinterpret(self.flat(spec.slot), spec.dtype)
-        return views.read(flat, spec.layout, offset, spec.fits)
+        value = _lazy(views.read(flat, spec.layout, offset, spec.fits), spec)
+        return value if spec.layout.row_major else replace(value, row_major=False)
 
     def write(self, spec: TensorSpec, value: Value) -> None:
-        shaped = hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes)
+        shaped = _lazy(hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes), spec)
         if spec.offset is None:
             flat = views.to_dense(shaped, spec.layout)
         else:
@@ -86,6 +87,13 @@ class _Storages:
         else:
             value = hlo.convert(word, spec.dtype)
         return Value(value.ssa, value.dtype, (), spec.weak)
+
+
+def _lazy(value: Value, spec: TensorSpec) -> Value:
+    """What the stored value means through a lazy conjugation or negation, or the other way round."""
+    if spec.conj:
+        value = hlo.complex_(hlo.real(value), hlo.negate(hlo.imag(value)))
+    return hlo.negate(value) if spec.neg else value
 
 
 def _materialise(x: Any, storages: _Storages) -> Any:
@@ -197,14 +205,14 @@ def _lay_out_fresh(
         value = x.value if isinstance(x, Sized) else x
         meta = metas.pop(0) if metas else None
         if meta is None or count is not None:
-            dtype = meta.dtype if meta else value.dtype
+            dtype = (meta.dtype if meta else None) or value.dtype
             meta = Meta(dtype, Layout(value.shape, contiguous_strides(value.shape)))
         if value.shape != meta.layout.sizes:
             raise RuntimeError(f"emitted shape {value.shape}, the meta kernel says {meta.layout.sizes}")
-        if value.dtype != meta.dtype:
+        if meta.dtype not in (None, value.dtype):
             raise RuntimeError(f"emitted dtype {value.dtype}, the meta kernel says {meta.dtype}")
         index = len(results)
-        results.append(Result("fresh", meta.dtype, meta.layout))
+        results.append(Result("fresh", value.dtype, meta.layout))
         values.append(views.to_storage(value, meta.layout))
         if count is not None:
             results.append(Result("count", torch.int64, Layout((), ()), index))

@@ -11,7 +11,7 @@ import torch
 from torch_neuronx.lowering.call import Meta
 from torch_neuronx.lowering.forms import resolve
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
-from torch_neuronx.lowering.table import overload
+from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout
 
 
@@ -39,6 +39,19 @@ class NoMeta(Exception):
 # masks, which meta_index_Tensor takes for int8 ones.
 _NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
 
+# Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
+# them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none. The
+# row's own shape counts; they are contiguous.
+_MISTAKEN: dict[str, tuple[int, ...]] = {
+    "aten::multi_margin_loss": (0,),
+    "aten::multilabel_margin_loss_forward": (0,),
+    "aten::native_batch_norm": (1, 2),
+    "aten::_native_batch_norm_legit": (1, 2),
+    "aten::_native_batch_norm_legit_functional": (1, 2),
+    "aten::_native_batch_norm_legit_no_training": (1, 2),
+    "aten::_batch_norm_no_update": (1, 2),
+}
+
 
 def _number(spec: ScalarSpec) -> Any:
     if spec.dtype is torch.bool:
@@ -64,6 +77,23 @@ def layout_of(t: torch.Tensor) -> Layout:
     return Layout(tuple(t.shape), tuple(t.stride()))
 
 
+def infer_pointwise(call: Call) -> Inferred | None:
+    """Layout of a pointwise result over equally laid out dense operands, or None: then ask the meta kernel.
+
+    The first Python meta kernel of a process imports torch._dynamo, which takes about a second. The
+    dtype is left to the row (it is checked against meta kernels in the tests).
+    """
+    form = resolve(call.name)
+    row = rows.get(call.name)
+    tensors = [x for x in call.args if isinstance(x, TensorSpec)]
+    if row is None or not row.pointwise or form.written or not tensors:
+        return None
+    layout = tensors[0].layout
+    if any(t.layout != layout for t in tensors) or not layout.dense or not layout.sizes:
+        return None
+    return Inferred((Meta(None, layout),) * len(overload(call.name)._schema.returns), {})
+
+
 def infer(call: Call) -> Inferred:
     """Runs the overload on meta tensors.
 
@@ -77,7 +107,8 @@ def infer(call: Call) -> Inferred:
     try:
         with torch.no_grad():
             out = op(*positional, **named)
-    except (NotImplementedError, AttributeError) as error:  # the latter: _thnn_fused_lstm_cell's, without biases
+    # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element
+    except (NotImplementedError, AttributeError, ZeroDivisionError) as error:
         raise NoMeta(str(error)) from error
     except RuntimeError as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
@@ -90,7 +121,8 @@ def infer(call: Call) -> Inferred:
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
     metas = tuple(_flat_metas(out)) if form.returns_fresh else ()
-    return Inferred(metas, resized)
+    mistaken = _MISTAKEN.get(call.name, ())
+    return Inferred(tuple(None if i in mistaken else m for i, m in enumerate(metas)), resized)
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:

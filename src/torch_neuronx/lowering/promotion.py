@@ -81,7 +81,7 @@ def apply(
 
     `scalars` are parameters (slopes, bounds): they take the compute dtype and never promote.
     `opmath` keeps wrapped numbers among `xs` at compute precision instead of rounding them to the
-    result dtype first, as torch's add, mul and div do.
+    result dtype first, as torch's mul and div do (its add and sub round them).
     """
     dtype = result_type(*xs)
     if int_to_float and is_integral(dtype):

@@ -28,6 +28,8 @@ class TensorSpec:
     slot: int
     offset: int | None = None  # index of its storage offset among the parameters; None: dense and whole
     fits: bool = False  # the block form reads it (views.block_fits)
+    conj: bool = False  # lazily conjugated: clone and copy_ see such tensors
+    neg: bool = False  # lazily negated
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,13 +52,15 @@ class Value:
     """An SSA value with torch's dtype and shape.
 
     `weak` marks a wrapped number (a Python scalar's tensor): rank 0, and it does not raise the
-    dtype category of what it meets.
+    dtype category of what it meets. `row_major` is False for an argument that torch does not call
+    contiguous: a few factorisations choose by it what they save for backward.
     """
 
     ssa: ir.Value
     dtype: torch.dtype
     dims: tuple[Dim, ...]
     weak: bool = False
+    row_major: bool = True
 
     @property
     def shape(self) -> tuple[int, ...]:

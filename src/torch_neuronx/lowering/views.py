@@ -45,6 +45,16 @@ class Layout:
         return True
 
     @property
+    def row_major(self) -> bool:
+        """What torch calls contiguous."""
+        expected = 1
+        for n, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if n != 1 and stride != expected:
+                return self.numel == 0
+            expected *= n
+        return True
+
+    @property
     def extent(self) -> int:
         """Elements from the first to the last one touched."""
         if self.numel == 0:
@@ -116,9 +126,7 @@ def write(flat: Value, layout: Layout, offset: Value | None, fits: bool, value: 
         return _write_block(flat, layout, offset, value)
     sizes = tuple(1 if s == 0 else n for n, s in zip(layout.sizes, layout.strides, strict=True))
     index = hlo.reshape(_linear(layout, sizes, offset), (math.prod(sizes), 1))
-    return hlo.scatter(
-        flat, index, hlo.flatten(value), None, update_window_dims=[], inserted=[0], scatter_map=[0]
-    )
+    return hlo.scatter(flat, index, hlo.flatten(value), None, update_window_dims=[], inserted=[0], scatter_map=[0])
 
 
 def to_dense(value: Value, layout: Layout) -> Value:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import jaxlib
 import numpy as np
 import torch
+from jaxlib import _jax, lapack, xla_client
 
 from torch_neuronx.lowering.dtypes import numpy_dtype
 from torch_neuronx.runtime.protocol import Array, Capabilities, Executable, ResultType, Token
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when jaxlib is imported
-
-import jaxlib  # noqa: E402
-from jaxlib import _jax, lapack, xla_client  # noqa: E402
 
 TESTED: Final = ("0.10.2",)
 # Emitters off: half the compile time at equal speed. Excess precision off: bf16 rounds as torch does.
@@ -64,6 +60,9 @@ class _Aval:
 
 @cache
 def _register_lapack() -> bool:
+    # What xla_client.make_cpu_client does first; without it the targets wait in a list for ever.
+    xla_client.register_custom_call_handler("cpu", _jax.register_custom_call_target)
+    xla_client.register_custom_type_handler("cpu", _jax.register_custom_type)
     for name, capsule, *_ in _lapack_targets():
         xla_client.register_custom_call_target(name, capsule, "cpu", api_version=1)
     return True
@@ -72,6 +71,11 @@ def _register_lapack() -> bool:
 def _lapack_targets() -> list[tuple[str, Any]]:
     registered = lapack.registrations()
     return [(name, target) for name, target, version in registered.get("cpu", []) if version == 1]
+
+
+@cache
+def _load_lapack() -> None:
+    lapack._lapack.initialize()  # imports scipy's LAPACK, 0.1 s: only when a program calls it
 
 
 class XlaRuntime:
@@ -112,6 +116,8 @@ class XlaRuntime:
         return options
 
     def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable:
+        if b"lapack_" in program:
+            _load_lapack()
         loaded = self._client.compile_and_load(program, [self._devices[device]], self._options(device))
         return self._wrap(loaded, device, results)
 
@@ -119,6 +125,8 @@ class XlaRuntime:
         return bytes(executable.loaded.serialize())
 
     def load(self, payload: bytes, device: int, results: Sequence[ResultType]) -> Executable:
+        if b"lapack_" in payload:
+            _load_lapack()
         devices = _jax.DeviceList((self._devices[device],))
         loaded = self._client.deserialize_executable(payload, devices, self._options(device))
         return self._wrap(loaded, device, results)

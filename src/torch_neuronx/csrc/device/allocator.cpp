@@ -2,7 +2,6 @@
 
 #include "device/guard.h"
 #include "device/stream.h"
-#include "gil.h"
 #include "runtime/bridge.h"
 #include "storage/device_buffer.h"
 #include "storage/ledger.h"
@@ -10,29 +9,17 @@
 namespace neuron {
 namespace {
 
-DeviceBuffer& whole_buffer(const void* address, size_t nbytes) {
-  DeviceBuffer* buffer = ledger::find(reinterpret_cast<uintptr_t>(address));
-  TORCH_CHECK(buffer != nullptr && buffer->address == reinterpret_cast<uintptr_t>(address) && buffer->nbytes == nbytes,
-              "copying ", nbytes, " bytes of neuron memory at ", address,
-              ": only whole storages can be copied this way. Use tensor.copy_().");
-  return *buffer;
-}
-
 struct NeuronAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t nbytes) override {
     runtime::ensure_initialized();
     return DeviceBuffer::make(nbytes, current_device());
   }
 
-  // Only torch's copy-on-write storages come here: always with two whole buffers of one size.
-  void copy_data(void* destination, const void* source, size_t nbytes) const override {
-    DeviceBuffer& to = whole_buffer(destination, nbytes);
-    DeviceBuffer& from = whole_buffer(source, nbytes);
-    Gil gil;
-    if (from.handle != nullptr) {
-      const void* data = runtime::host_pointer(from.handle);
-      to.replace(runtime::from_host(data, from.dtype, from.numel, to.device), from.dtype, from.numel);
-    }
+  // torch asks this of copy-on-write storages alone, and neuron makes none: see _lazy_clone.
+  void copy_data(void*, const void*, size_t) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false,
+                                "copying neuron memory by address: addresses on neuron are names, not places. "
+                                "Use tensor.clone() or tensor.copy_().");
   }
 
   bool initialized() override { return runtime::is_initialized(); }

@@ -73,18 +73,31 @@ Work snapshot(StreamState& state) {
   return {state.work.begin(), state.work.end()};
 }
 
-// Takes finished work off the front; what it returns is dropped by the caller, outside the lock.
-Work take_finished(StreamState& state) {
+Work pop_finished(StreamState& state) {
   Work finished;
   std::lock_guard<std::mutex> lock(state.mutex);
   while (!state.work.empty() && state.work.front()->done()) {
-    if (auto error = state.work.front()->take_error(); error != nullptr && state.error == nullptr) {
-      state.error = std::move(error);
-    }
     finished.push_back(std::move(state.work.front()));
     state.work.pop_front();
   }
   return finished;
+}
+
+// Keeps the first error. Dropping another may take the GIL, so it happens outside the lock.
+void keep(StreamState& state, std::exception_ptr error) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (state.error == nullptr) {
+    std::swap(state.error, error);
+  }
+}
+
+// Takes finished work off the front and keeps its first error for whoever waits next.
+void take_finished(StreamState& state) {
+  for (const auto& token : pop_finished(state)) {
+    if (auto error = token->take_error(); error != nullptr) {
+      keep(state, std::move(error));
+    }
+  }
 }
 
 std::exception_ptr take_error(StreamState& state) {

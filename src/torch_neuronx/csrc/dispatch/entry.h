@@ -28,7 +28,7 @@ struct ResultSpec {
 
 // How one schema return is made.
 struct ReturnSpec {
-  enum class Kind : uint8_t { Result, Argument, List, None } kind;
+  enum class Kind : uint8_t { Result, Argument, List, Integer, None } kind;
   int64_t index = 0;
   std::vector<ReturnSpec> items;  // of a List
 };

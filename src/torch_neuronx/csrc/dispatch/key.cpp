@@ -346,7 +346,8 @@ class CallViewer {
 
   void add_layout(const TensorLeaf& leaf) {
     const at::Tensor& t = leaf.tensor;
-    word((static_cast<int64_t>(t.scalar_type()) << 40) | (static_cast<int64_t>(leaf.slot) << 8) | (leaf.offset_param >= 0) * 2 | leaf.fits);
+    const int64_t lazy = t.is_conj() * 8 | t.is_neg() * 4;
+    word((static_cast<int64_t>(t.scalar_type()) << 40) | (static_cast<int64_t>(leaf.slot) << 8) | lazy | (leaf.offset_param >= 0) * 2 | leaf.fits);
     if (call_.flat) {
       return;
     }

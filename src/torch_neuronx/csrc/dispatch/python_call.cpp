@@ -49,7 +49,7 @@ PyObject* int_tuple(c10::IntArrayRef values) {
   return tuple.release();
 }
 
-// ("T", dtype, sizes, strides, slot, offset parameter or -1, fits) for a tensor,
+// ("T", dtype, sizes, strides, slot, offset parameter or -1, fits, conj, neg) for a tensor,
 // ("S", dtype, parameter, weak) for a run-time number.
 PyObject* describe_tensor(const CallView& call, const TensorLeaf& leaf) {
   const at::Tensor& t = leaf.tensor;
@@ -57,9 +57,9 @@ PyObject* describe_tensor(const CallView& call, const TensorLeaf& leaf) {
   const int64_t one = 1;
   Ref sizes(int_tuple(call.flat ? c10::IntArrayRef(&numel, 1) : t.sizes()));
   Ref strides(int_tuple(call.flat ? c10::IntArrayRef(&one, 1) : t.strides()));
-  return checked(Py_BuildValue("(siOOiii)", "T", static_cast<int>(t.scalar_type()), sizes.get(), strides.get(),
+  return checked(Py_BuildValue("(siOOiiiii)", "T", static_cast<int>(t.scalar_type()), sizes.get(), strides.get(),
                                static_cast<int>(leaf.slot), static_cast<int>(leaf.offset_param),
-                               static_cast<int>(leaf.fits)));
+                               static_cast<int>(leaf.fits), static_cast<int>(t.is_conj()), static_cast<int>(t.is_neg())));
 }
 
 PyObject* describe_scalar(const ScalarLeaf& leaf) {
@@ -109,6 +109,14 @@ std::vector<int64_t> int_vector(PyObject* tuple) {
   return values;
 }
 
+std::string text(PyObject* object) {
+  const char* utf8 = PyUnicode_AsUTF8(object);
+  if (utf8 == nullptr) {
+    throw_python_error();
+  }
+  return utf8;
+}
+
 ReturnSpec return_spec(PyObject* object) {
   if (object == Py_None) {
     return {ReturnSpec::Kind::None, 0, {}};
@@ -120,8 +128,12 @@ ReturnSpec return_spec(PyObject* object) {
     }
     return spec;
   }
-  const bool result = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(object, 0), "result") == 0;
-  return {result ? ReturnSpec::Kind::Result : ReturnSpec::Kind::Argument, PyLong_AsLongLong(PyTuple_GET_ITEM(object, 1)), {}};
+  const std::string kind = text(PyTuple_GET_ITEM(object, 0));
+  const int64_t index = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 1));
+  const auto known = kind == "result"     ? ReturnSpec::Kind::Result
+                     : kind == "argument" ? ReturnSpec::Kind::Argument
+                                          : ReturnSpec::Kind::Integer;
+  return {known, index, {}};
 }
 
 // (kind, dtype, sizes, strides, storage numel, slot)
@@ -132,14 +144,6 @@ ResultSpec result_spec(PyObject* t) {
           int_vector(PyTuple_GET_ITEM(t, 3)),
           PyLong_AsLongLong(PyTuple_GET_ITEM(t, 4)),
           PyLong_AsLongLong(PyTuple_GET_ITEM(t, 5))};
-}
-
-std::string text(PyObject* object) {
-  const char* utf8 = PyUnicode_AsUTF8(object);
-  if (utf8 == nullptr) {
-    throw_python_error();
-  }
-  return utf8;
 }
 
 // ("run", execute, handlers, results, returns, rng_blocks, checks)

@@ -62,7 +62,7 @@ void fill_storage(const at::Tensor& self, const at::Tensor& dst) {
 
 // A value read on the host leaves its dtype unchanged, so casts happen here or on the device.
 void host_to_device(const at::Tensor& self, const at::Tensor& dst) {
-  if (covers_storage(dst)) {
+  if (covers_storage(dst) && !dst.is_conj() && !dst.is_neg()) {
     fill_storage(self, dst);
     return;
   }
@@ -122,6 +122,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("equal", TORCH_FN(equal));
+}
+
+// Its schema does not say that it writes `dst`, so the fallbacks would write a resolved copy of it.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace neuron::ops

@@ -44,5 +44,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Storage", TORCH_FN(neuron::ops::set_source_storage));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(neuron::ops::set_source_storage_offset));
   m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  m.impl("_lazy_clone", TORCH_FN(neuron::ops::lazy_clone));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(neuron::ops::has_compatible_shallow_copy_type));
   m.impl("record_stream", TORCH_FN(neuron::ops::record_stream));
 }

@@ -1,6 +1,7 @@
 #include "ops/views.h"
 
 #include <ATen/native/Resize.h>
+#include <ATen/ops/clone_ops.h>
 
 #include "device/allocator.h"
 #include "device/guard.h"
@@ -26,6 +27,16 @@ at::Tensor& set_source_storage(at::Tensor& self, at::Storage source) {
 at::Tensor& set_nothing(at::Tensor& self) {
   at::Storage nothing(new_storage(0, self.device().index()));
   return set_source_storage_offset(self, std::move(nothing), 0, {0}, {});
+}
+
+at::Tensor lazy_clone(const at::Tensor& self) { return at::_ops::clone::call(self, at::MemoryFormat::Preserve); }
+
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto dense = [](const at::Tensor& tensor) {
+    return tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
+           (tensor.device().is_cpu() || tensor.device().is_privateuseone());
+  };
+  return (dense(self) && dense(from)) || self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 // Nothing to record: work keeps alive the values it reads, on whichever stream it was started.

@@ -15,11 +15,8 @@ std::atomic<bool> finalizing{false};
 
 void delete_buffer(void* context) { delete static_cast<DeviceBuffer*>(context); }
 
-// Storages that share a buffer without owning it: copy-on-write ones and DLPack imports.
+// A storage that shares a buffer without owning it came back from a DLPack capsule.
 DeviceBuffer& find_shared(const c10::StorageImpl& storage) {
-  if (storage.has_materializer()) {
-    return DeviceBuffer::of((const_cast<c10::StorageImpl&>(storage).mutable_data_ptr(), storage));
-  }
   const auto address = reinterpret_cast<uintptr_t>(storage.data_ptr().get());
   DeviceBuffer* buffer = ledger::find(address);
   TORCH_CHECK(buffer != nullptr, "reading a storage on ", storage.device(), " whose memory (address ", address,

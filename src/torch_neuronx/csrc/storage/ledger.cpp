@@ -230,12 +230,6 @@ void reset_accumulated(c10::DeviceIndex device) {
   mine.retries = 0;
 }
 
-size_t capacity(c10::DeviceIndex device) {
-  Account& mine = account(device);
-  std::lock_guard<std::mutex> lock(mine.mutex);
-  return cap_of(mine);
-}
-
 void set_fraction(double fraction, c10::DeviceIndex device) {
   TORCH_CHECK_VALUE(fraction > 0 && fraction <= 1, "set_per_process_memory_fraction(", fraction,
                     "): a fraction is above 0 and at most 1. Give the share of the device's memory to use.");
@@ -245,11 +239,12 @@ void set_fraction(double fraction, c10::DeviceIndex device) {
 }
 
 std::pair<size_t, size_t> free_and_total(c10::DeviceIndex device) {
-  const size_t total = capacity(device);
   Account& mine = account(device);
+  const size_t available = available_memory();
   std::lock_guard<std::mutex> lock(mine.mutex);
+  const size_t total = cap_of(mine);
   const size_t left = total - std::min(total, static_cast<size_t>(held(mine)));
-  return {std::min(left, available_memory()), total};
+  return {std::min(left, available), total};
 }
 
 }  // namespace neuron::ledger

@@ -39,8 +39,7 @@ void reset_peak(c10::DeviceIndex device);
 void reset_accumulated(c10::DeviceIndex device);
 
 // Bytes one logical device may hold: TORCH_NEURONX_HOST_MEMORY_LIMIT, else the machine's memory.
-size_t capacity(c10::DeviceIndex device);
-void set_fraction(double fraction, c10::DeviceIndex device);
 std::pair<size_t, size_t> free_and_total(c10::DeviceIndex device);
+void set_fraction(double fraction, c10::DeviceIndex device);
 
 }  // namespace neuron::ledger

@@ -15,12 +15,12 @@ from torch_neuronx.lowering.hlo.literal import constant
 from torch_neuronx.lowering.hlo.shape import broadcast_shapes, broadcast_to
 from torch_neuronx.lowering.value import Scalar, Value
 
-__all__ = [  # noqa: RUF022  (grouped by kind)
+__all__ = [
     "abs_", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cbrt", "ceil", "cosh", "cosine",
     "count_leading_zeros", "digamma", "erf", "erf_inv", "erfc", "exponential", "expm1", "floor", "is_finite",
     "is_inf", "is_nan", "lgamma", "log", "log1p", "logistic", "negate", "not_", "popcnt", "round_afz",
     "round_even", "rsqrt", "sign", "sine", "sinh", "sqrt", "tan", "tanh", "trunc",
-    "add", "and_", "atan2", "divide", "maximum", "minimum", "multiply", "next_after", "or_", "polygamma", "power",
+    "add", "opaque", "and_", "atan2", "divide", "maximum", "minimum", "multiply", "next_after", "or_", "polygamma", "power",
     "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor", "zeta",
     "eq", "ge", "gt", "le", "lt", "ne",
     "clamp", "reduce_precision", "select",
@@ -58,7 +58,11 @@ def _binary(op: Callable[..., Any]) -> Binary:
     return build
 
 
-abs_ = lambda x: Value(stablehlo.abs(x.ssa), real_of(x.dtype), x.dims)  # noqa: E731
+def abs_(x: Value) -> Value:
+    """|x|; real for a complex x."""
+    return Value(stablehlo.abs(x.ssa), real_of(x.dtype), x.dims)
+
+
 acos, acosh = _unary(chlo.acos), _unary(chlo.acosh)
 asin, asinh = _unary(chlo.asin), _unary(chlo.asinh)
 atan, atanh = _unary(chlo.atan), _unary(chlo.atanh)
@@ -85,6 +89,15 @@ shift_right_arithmetic = _binary(stablehlo.shift_right_arithmetic)
 shift_right_logical = _binary(stablehlo.shift_right_logical)
 next_after = _binary(chlo.broadcast_next_after)
 polygamma, zeta = _binary(chlo.polygamma), _binary(chlo.zeta)
+
+
+def opaque(x: Value) -> Value:
+    """The same value, hidden from XLA's algebraic simplifier.
+
+    It turns a division by a constant or a broadcast scalar into a multiplication by the rounded
+    reciprocal (as CUDA does): one ulp off, which matters where the quotient is cut to an integer.
+    """
+    return Value(stablehlo.OptimizationBarrierOp([x.ssa]).results[0], x.dtype, x.dims, x.weak)
 
 
 def trunc(x: Value) -> Value:
@@ -150,5 +163,3 @@ def reduce_precision(x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
 def in_dtype(dtype: torch.dtype, op: Unary) -> Unary:
     """Runs `op` in another dtype and rounds the result back."""
     return lambda x: convert(op(convert(x, dtype)), x.dtype)
-
-

@@ -15,7 +15,8 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.050700987355480493
 
 
 def relu(x: Value) -> Value:
-    return hlo.maximum(x, 0)
+    """Keeps NaN and -0.0, as torch does."""
+    return hlo.select(x < 0, 0, x)
 
 
 def softplus_one(x: Value) -> Value:

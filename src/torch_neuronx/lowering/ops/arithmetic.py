@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import is_integral
+from torch_neuronx.lowering.dtypes import REDUCED, is_integral
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.promotion import apply, binary, promote, result_type
 from torch_neuronx.lowering.table import lower
@@ -21,22 +21,28 @@ def _scaled(x: Value, alpha: Scalar) -> Value:
 
 @lower("aten::add.Tensor", "aten::add.Scalar", pointwise=True)
 def add(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: a + _scaled(b, alpha), self, other, opmath=True)
+    return apply(lambda a, b: a + _scaled(b, alpha), self, other)
 
 
 @lower("aten::sub.Tensor", "aten::sub.Scalar", pointwise=True)
 def sub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: a - _scaled(b, alpha), self, other, opmath=True)
+    return apply(lambda a, b: a - _scaled(b, alpha), self, other)
 
 
 @lower("aten::rsub.Tensor", "aten::rsub.Scalar", pointwise=True)
 def rsub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: b - _scaled(a, alpha), self, other, opmath=True)
+    return apply(lambda a, b: b - _scaled(a, alpha), self, other)
 
 
 @lower("aten::_add_relu.Tensor", "aten::_add_relu.Scalar", pointwise=True)
 def add_relu(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: hlo.maximum(a + _scaled(b, alpha), 0), self, other, opmath=True)
+    dtype = result_type(self, other)
+    top = torch.finfo(dtype).max if dtype.is_floating_point else torch.iinfo(dtype).max
+
+    def build(a: Value, b: Value) -> Value:
+        return hlo.clamp(0, a + _scaled(b, alpha), top)
+
+    return apply(build, self, other)
 
 
 binary("aten::mul.Tensor", "aten::mul.Scalar", "prims::mul", opmath=True)(hlo.multiply)
@@ -45,14 +51,24 @@ binary("prims::sub")(hlo.subtract)
 
 
 def complex_divide(a: Value, b: Value) -> Value:
-    """Smith's algorithm on |re|, |im| of the divisor, as torch's CPU kernel scales: no overflow in b * conj(b)."""
+    """Smith's algorithm, as numpy and torch divide: no overflow in |b|^2, zero for an infinite divisor."""
     ar, ai, br, bi = hlo.real(a), hlo.imag(a), hlo.real(b), hlo.imag(b)
-    scale = hlo.maximum(hlo.abs_(br), hlo.abs_(bi))
-    sane = hlo.is_finite(scale) & hlo.ne(scale, 0.0)
-    scale = hlo.select(sane, scale, 1.0)
-    br, bi, ar, ai = br / scale, bi / scale, ar / scale, ai / scale
-    norm = br * br + bi * bi
-    return hlo.complex_((ar * br + ai * bi) / norm, (ai * br - ar * bi) / norm)
+    wide = hlo.abs_(br) >= hlo.abs_(bi)
+    big, small = hlo.select(wide, br, bi), hlo.select(wide, bi, br)
+    ratio = small / big
+    scale = 1.0 / (big + small * ratio)
+    re = hlo.select(wide, ar + ai * ratio, ar * ratio + ai) * scale
+    im = hlo.select(wide, ai - ar * ratio, ai * ratio - ar) * scale
+    by_zero = hlo.eq(big, 0.0) & hlo.eq(small, 0.0)
+    zero = hlo.zeros_like(big)
+    return hlo.complex_(hlo.select(by_zero, ar / zero, re), hlo.select(by_zero, ai / zero, im))
+
+
+def scaled(x: Value, factor: float) -> Value:
+    """x * a real number, part by part for complex x: infinities do not meet a zero."""
+    if x.dtype.is_complex:
+        return hlo.complex_(hlo.real(x) * factor, hlo.imag(x) * factor)
+    return x * factor
 
 
 def divide(a: Value, b: Value) -> Value:
@@ -74,7 +90,16 @@ def trunc_divide(a: Value, b: Value) -> Value:
     if is_integral(a.dtype):
         _require_nonzero(b)
         return a / b
-    return hlo.trunc(a / b)
+    a, b = hlo.operands(a, b)
+    return hlo.trunc(a / hlo.opaque(b))
+
+
+def _trunc_divided(self: Scalar, other: Scalar) -> Value:
+    """A low-precision quotient is rounded to its dtype before it is truncated, as torch does."""
+    dtype = result_type(self, other)
+    if dtype not in REDUCED:
+        return apply(trunc_divide, self, other)
+    return apply(hlo.trunc, apply(divide, self, other))
 
 
 def floor_divide(a: Value, b: Value) -> Value:
@@ -108,7 +133,7 @@ def copy_sign(magnitude: Value, sign: Value) -> Value:
 def div_mode(self: Scalar, other: Scalar, *, rounding_mode: str | None) -> Value:
     if rounding_mode is None:
         return apply(divide, self, other, int_to_float=True, opmath=True)
-    return apply(trunc_divide if rounding_mode == "trunc" else floor_divide, self, other)
+    return _trunc_divided(self, other) if rounding_mode == "trunc" else apply(floor_divide, self, other)
 
 
 @lower("prims::div", pointwise=True)
@@ -143,14 +168,28 @@ def power(a: Value, b: Value) -> Value:
     if a.dtype is torch.bool:
         return a | hlo.not_(b)
     if is_integral(a.dtype):
-        raised = hlo.power(a, b)
-        if not a.dtype.is_signed:
-            return raised
-        odd = hlo.select(hlo.eq(b & 1, 1), a, hlo.ones_like(a))  # of 1 or -1; every other base gives 0
-        return hlo.select(b < 0, hlo.select(hlo.eq(hlo.abs_(a), 1), odd, 0), raised)
+        return integer_power(*hlo.operands(a, b))
     if a.dtype.is_complex:
         return complex_power(*hlo.operands(a, b))
     return hlo.power(a, b)
+
+
+def integer_power(base: Value, exponent: Value) -> Value:
+    """Square and multiply, wrapping; to a negative power only 1 and -1 do not vanish."""
+    negative = exponent < 0 if base.dtype.is_signed else None
+    left = exponent if negative is None else hlo.select(negative, 0, exponent)
+
+    def body(result: Value, square: Value, left: Value) -> list[Value]:
+        odd = hlo.ne(left & 1, 0)
+        return [hlo.select(odd, result * square, result), square * square, hlo.shift_right_logical(left, 1)]
+
+    start = [hlo.ones_like(base), base, left]
+    result = hlo.while_loop(start, lambda _, __, left: hlo.any_(hlo.ne(left, 0)), body)[0]
+    if negative is None:
+        return result
+    flipped = hlo.select(hlo.eq(exponent & 1, 0), 1, base)
+    inverse = hlo.select(hlo.eq(base, 1), 1, hlo.select(hlo.eq(base, -1), flipped, 0))
+    return hlo.select(negative, inverse, result)
 
 
 def complex_power(a: Value, b: Value) -> Value:

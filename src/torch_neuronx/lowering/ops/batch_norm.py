@@ -72,7 +72,10 @@ def _forward(
         mean, var = hlo.convert(running_mean, x.dtype), hlo.convert(running_var, x.dtype)
         new_mean, new_var = running_mean, running_var
     invstd = inverse_std(var, eps)
-    return hlo.convert(_apply(x, mean, invstd, weight, bias), input.dtype), mean, invstd, new_mean, new_var
+    out = hlo.convert(_apply(x, mean, invstd, weight, bias), input.dtype)
+    if not training:  # nothing to save, as on the CPU: the backward pass reads the running statistics
+        mean = invstd = hlo.full((0,), 0, mean.dtype)
+    return out, mean, invstd, new_mean, new_var
 
 
 def _writing(returns: Sequence[Value], training: bool, new_mean: Value | None, new_var: Value | None) -> Writes:
@@ -249,9 +252,7 @@ def batch_norm_update_stats(
     n = extent(x, _over(x))
     mean, var = _statistics(x)
     unbiased = var * (n / (n - 1)) if n > 1 else var / 0.0
-    return _writing(
-        (mean, var), True, _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum)
-    )
+    return _writing((mean, var), True, _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum))
 
 
 @lower("aten::batch_norm_elemt")

@@ -70,11 +70,10 @@ def _nan_through(x: Value, far: Value) -> Value:
 def bessel_j1(x: Value) -> Value:
     size = hlo.abs_(x)
     z = size * size
-    near = horner(z, J1["RP"]) / horner(z, J1["RQ"]) * size
+    near = horner(z, J1["RP"]) / horner(z, J1["RQ"]) * x
     near = near * (z - 1.46819706421238932572e01) * (z - 4.92184563216946036703e01)
     far = _asymptotic(_positive(size), J1, PHASE_1, second_kind=False)
-    out = hlo.select(size <= 5.0, near, _nan_through(x, far))
-    return hlo.select(x < 0.0, -out, out)
+    return hlo.select(size <= 5.0, near, _odd(x, _nan_through(x, far)))
 
 
 def _second_kind(x: Value, near: Value, far: Value) -> Value:

@@ -31,7 +31,7 @@ def convert_element_type(a: Value, dtype: torch.dtype) -> Value:
     return hlo.convert(a, dtype)
 
 
-@lower("aten::clone", "prims::clone", pointwise=True)
+@lower("aten::clone", "prims::clone")  # not pointwise: memory_format changes the layout
 def clone(self: Value, *, memory_format: Any = None) -> Value:
     return self.strong()
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import is_integral, real_of
-from torch_neuronx.lowering.promotion import apply, binary, promote, unary
+from torch_neuronx.lowering.promotion import Build, apply, binary, promote, unary
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -21,10 +19,10 @@ def _truth(x: Scalar) -> Value:
     return hlo.convert(hlo.as_value(x), torch.bool)
 
 
-def _logical(name: str, build: object) -> None:
+def _logical(name: str, build: Build) -> None:
     @lower(f"aten::logical_{name}", pointwise=True)
     def emit(self: Value, other: Value) -> Value:
-        return build(_truth(self), _truth(other))  # type: ignore[operator]
+        return build(_truth(self), _truth(other))
 
 
 _logical("and", hlo.and_)
@@ -90,11 +88,11 @@ def where(condition: Value, self: Scalar, other: Scalar) -> Value:
     return hlo.select(_truth(condition), a, b)
 
 
-def _constant_for_integers(answer: bool, build: object) -> object:
+def _constant_for_integers(answer: bool, build: Build) -> Build:
     def run(x: Value) -> Value:
         if is_integral(x.dtype):
             return hlo.full(x.shape, answer, torch.bool)
-        return build(x)  # type: ignore[operator]
+        return build(x)
 
     return run
 
@@ -104,12 +102,11 @@ def _parts(x: Value) -> list[Value]:
 
 
 def is_inf(x: Value) -> Value:
-    return _any(hlo.is_inf(p) for p in _parts(x))
+    return _any([hlo.is_inf(p) for p in _parts(x)])
 
 
-def _any(xs: object) -> Value:
-    first, *rest = xs  # type: ignore[misc]
-    return first | rest[0] if rest else first
+def _any(xs: list[Value]) -> Value:
+    return xs[0] | xs[1] if len(xs) == 2 else xs[0]
 
 
 def is_finite(x: Value) -> Value:
@@ -118,7 +115,7 @@ def is_finite(x: Value) -> Value:
 
 
 def is_nan(x: Value) -> Value:
-    return _any(hlo.is_nan(p) for p in _parts(x))
+    return _any([hlo.is_nan(p) for p in _parts(x)])
 
 
 def sign_bit(x: Value) -> Value:
@@ -133,8 +130,8 @@ def sign_bit(x: Value) -> Value:
 unary("aten::isnan")(_constant_for_integers(False, is_nan))
 unary("aten::isinf")(_constant_for_integers(False, is_inf))
 unary("aten::isfinite", "prims::isfinite")(_constant_for_integers(True, is_finite))
-unary("aten::isposinf")(_constant_for_integers(False, partial(hlo.eq, y=float("inf"))))
-unary("aten::isneginf")(_constant_for_integers(False, partial(hlo.eq, y=float("-inf"))))
+unary("aten::isposinf")(_constant_for_integers(False, lambda x: hlo.eq(x, float("inf"))))
+unary("aten::isneginf")(_constant_for_integers(False, lambda x: hlo.eq(x, float("-inf"))))
 unary("aten::signbit", "prims::signbit")(sign_bit)
 
 

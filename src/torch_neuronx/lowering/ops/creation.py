@@ -15,6 +15,7 @@ import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import is_integral
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.table import Writes, lower
 from torch_neuronx.lowering.value import Scalar, Value, number_dtype
 
@@ -93,27 +94,36 @@ def efficient_zero(size: Sequence[int], *, dtype: torch.dtype | None = None, **w
 
 def arange_values(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Value:
     """start + i * step in torch's accumulation type: int64 for integers, double for floats."""
+    if dtype is torch.bool or dtype.is_complex:
+        raise Unsupported(f"torch has no arange of {dtype}")
+    exact = all(isinstance(x, int) for x in (start, end, step))
+    length = -(-(end - start) // step) if exact else math.ceil((end - start) / step)
     wide = torch.int64 if is_integral(dtype) else torch.float64
     if is_integral(dtype):
-        start, end, step = int(start), int(end), int(step)
-    length = math.ceil((end - start) / step) if not is_integral(dtype) else -(-(end - start) // step)
+        start, step = int(start), int(step)
     index = hlo.iota((length,), 0, wide)
     return hlo.convert(index * hlo.constant(step, wide) + hlo.constant(start, wide), dtype)
 
 
-@lower("aten::arange.start_step", attributes=("start", "end", "step"), bind=False)
+def _step_dtype(*xs: Any) -> torch.dtype:
+    """Truth values count as integers here."""
+    dtype = _dtype_of(*xs)
+    return torch.int64 if dtype is torch.bool else dtype
+
+
+@lower("aten::arange.start_step", attributes=("start", "end", "step"))
 def arange_start_step(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
-    return arange_values(start, end, step, dtype or _dtype_of(start, end, step))
+    return arange_values(start, end, step, dtype or _step_dtype(start, end, step))
 
 
-@lower("aten::arange.start", attributes=("start", "end"), bind=False)
+@lower("aten::arange.start", attributes=("start", "end"))
 def arange_start(start: Any, end: Any, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
-    return arange_values(start, end, 1, dtype or _dtype_of(start, end))
+    return arange_values(start, end, 1, dtype or _step_dtype(start, end))
 
 
-@lower("aten::arange", attributes=("end",), bind=False)
+@lower("aten::arange", attributes=("end",))
 def arange(end: Any, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
-    return arange_values(0, end, 1, dtype or _dtype_of(end))
+    return arange_values(0, end, 1, dtype or _step_dtype(end))
 
 
 @lower("aten::arange.start_out", attributes=("start", "end", "step"))
@@ -134,7 +144,7 @@ def range_out(start: Any, end: Any, step: Any = 1, *, out: Value) -> Writes:
     return Writes((), {"out": _range_values(start, end, step, out.dtype)})
 
 
-@lower("aten::range.step", attributes=("start", "end", "step"), bind=False)
+@lower("aten::range.step", attributes=("start", "end", "step"))
 def range_step(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
     return _range_values(start, end, step, dtype or torch.get_default_dtype())
 
@@ -148,7 +158,7 @@ def linspace_values(start: Scalar, end: Scalar, steps: int, dtype: torch.dtype) 
     if steps <= 1:
         return hlo.full((steps,), first, dtype)
     first, last = hlo.convert(first, wide), hlo.convert(last, wide)
-    step = (last - first) / hlo.constant(steps - 1, wide)
+    step = (last - first) / hlo.opaque(hlo.constant(steps - 1, wide))
     index = hlo.iota((steps,), 0, torch.int64)
     ahead = first + step * hlo.convert(index, wide)
     back = last - step * hlo.convert(steps - 1 - index, wide)
@@ -178,6 +188,8 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: torch.dtype | Non
 
 def logspace_values(start: Scalar, end: Scalar, steps: int, base: Scalar, dtype: torch.dtype) -> Value:
     wide = torch.float64 if dtype is torch.float64 or is_integral(dtype) else torch.float32
+    if is_integral(dtype):  # torch truncates the ends before it spaces them
+        start, end = (hlo.convert(hlo.convert(hlo.as_value(v), dtype), wide) for v in (start, end))
     exponents = linspace_values(start, end, steps, wide)
     return hlo.convert(hlo.power(hlo.convert(hlo.as_value(base), wide), exponents), dtype)
 
@@ -219,12 +231,12 @@ def eye_m_out(n: int, m: int, *, out: Value) -> Writes:
     return Writes((), {"out": eye_values(n, m, out.dtype)})
 
 
-@lower("aten::eye", bind=False)
+@lower("aten::eye")
 def eye(n: int, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
     return eye_values(n, n, dtype or torch.get_default_dtype())
 
 
-@lower("aten::eye.m", bind=False)
+@lower("aten::eye.m")
 def eye_m(n: int, m: int, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
     return eye_values(n, m, dtype or torch.get_default_dtype())
 

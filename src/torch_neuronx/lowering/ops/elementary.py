@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import is_integral
-from torch_neuronx.lowering.ops.arithmetic import complex_divide, copy_sign
+from torch_neuronx.lowering.ops.arithmetic import complex_divide, copy_sign, power, scaled
 from torch_neuronx.lowering.promotion import apply, binary, unary
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
+
+Unary = Callable[[Value], Value]
 
 
 def reciprocal(x: Value) -> Value:
@@ -19,19 +22,41 @@ def reciprocal(x: Value) -> Value:
     return complex_divide(one, x) if x.dtype.is_complex else one / x
 
 
+def with_signs(z: Value, re: Value | None = None, im: Value | None = None) -> Value:
+    """z with the signs of its parts taken from elsewhere: which side of a branch cut -0.0 is on."""
+    a, b = hlo.real(z), hlo.imag(z)
+    return hlo.complex_(a if re is None else copy_sign(a, re), b if im is None else copy_sign(b, im))
+
+
+def _branched(build: Unary, fix: Callable[[Value, Value], Value]) -> Unary:
+    return lambda x: fix(build(x), x) if x.dtype.is_complex else build(x)
+
+
+# On a branch cut the sign of a zero part decides; StableHLO's complex functions do not look at it.
+sqrt = _branched(hlo.sqrt, lambda z, x: with_signs(z, im=hlo.imag(x)))
+acos = _branched(hlo.acos, lambda z, x: with_signs(z, im=-hlo.imag(x)))
+acosh = _branched(hlo.acosh, lambda z, x: with_signs(z, im=hlo.imag(x)))
+asin = _branched(hlo.asin, lambda z, x: with_signs(z, hlo.real(x), hlo.imag(x)))
+asinh = _branched(hlo.asinh, lambda z, x: with_signs(z, hlo.real(x), hlo.imag(x)))
+atan = _branched(hlo.atan, lambda z, x: with_signs(z, hlo.real(x), hlo.imag(x)))
+atanh = _branched(hlo.atanh, lambda z, x: with_signs(z, hlo.real(x), hlo.imag(x)))
+
+
 def rsqrt(x: Value) -> Value:
-    return reciprocal(hlo.sqrt(x))
+    return reciprocal(sqrt(x))
 
 
 def log2(x: Value) -> Value:
-    return hlo.log(x) * (1 / math.log(2))
+    return scaled(hlo.log(x), 1 / math.log(2))
 
 
 def log10(x: Value) -> Value:
-    return hlo.log(x) * (1 / math.log(10))
+    return scaled(hlo.log(x), 1 / math.log(10))
 
 
 def exp2(x: Value) -> Value:
+    if x.dtype.is_complex:
+        return hlo.exponential(scaled(x, math.log(2)))
     return hlo.power(hlo.full_like(x, 2), x)
 
 
@@ -43,21 +68,21 @@ def sigmoid(x: Value) -> Value:
 
 def sinc(x: Value) -> Value:
     """sin(pi x) / (pi x), one at zero."""
-    scaled = x * math.pi
+    angle = scaled(x, math.pi)
     zero = hlo.eq(x, 0)
-    value = hlo.sine(scaled)
+    value = hlo.sine(angle)
     if x.dtype.is_complex:
-        return hlo.select(zero, 1, complex_divide(value, hlo.select(zero, 1, scaled)))
-    return hlo.select(zero, 1, value / scaled)
+        return hlo.select(zero, 1, complex_divide(value, hlo.select(zero, 1, angle)))
+    return hlo.select(zero, 1, value / angle)
 
 
 FLOAT_RESULT = {
-    "acos": hlo.acos,
-    "acosh": hlo.acosh,
-    "asin": hlo.asin,
-    "asinh": hlo.asinh,
-    "atan": hlo.atan,
-    "atanh": hlo.atanh,
+    "acos": acos,
+    "acosh": acosh,
+    "asin": asin,
+    "asinh": asinh,
+    "atan": atan,
+    "atanh": atanh,
     "cos": hlo.cosine,
     "cosh": hlo.cosh,
     "exp": hlo.exponential,
@@ -71,7 +96,7 @@ FLOAT_RESULT = {
     "rsqrt": rsqrt,
     "sin": hlo.sine,
     "sinh": hlo.sinh,
-    "sqrt": hlo.sqrt,
+    "sqrt": sqrt,
     "tan": hlo.tan,
     "tanh": hlo.tanh,
 }
@@ -84,8 +109,8 @@ unary("aten::rad2deg", int_to_float=True)(lambda x: x * (180 / math.pi))
 unary("prims::cbrt")(hlo.cbrt)
 
 
-def _keeps_integers(build: object) -> object:
-    return lambda x: x if is_integral(x.dtype) else build(x)  # type: ignore[operator]
+def _keeps_integers(build: Unary) -> Unary:
+    return lambda x: x if is_integral(x.dtype) else build(x)
 
 
 unary("aten::ceil", "prims::ceil")(_keeps_integers(hlo.ceil))
@@ -110,10 +135,11 @@ def round_decimals(self: Value, *, decimals: int) -> Value:
 
 
 def absolute(x: Value) -> Value:
-    """|x|; complex goes through hypot, bool and unsigned are their own."""
-    if x.dtype is torch.bool or not (x.dtype.is_signed or x.dtype.is_complex):
-        return x
-    return hlo.abs_(x)
+    """|x|; an infinite part of a complex number wins over NaN, bool and unsigned are their own."""
+    if x.dtype.is_complex:
+        infinite = hlo.is_inf(hlo.real(x)) | hlo.is_inf(hlo.imag(x))
+        return hlo.select(infinite, float("inf"), hlo.abs_(x))
+    return hlo.abs_(x) if x.dtype.is_signed and x.dtype is not torch.bool else x
 
 
 def sign(x: Value) -> Value:
@@ -154,8 +180,6 @@ def next_after(self: Value, other: Value) -> Value:
 @lower("aten::ldexp.Tensor", pointwise=True)
 def ldexp(self: Value, other: Value) -> Value:
     """self * 2 ** other with torch's promotion (2 is a wrapped number)."""
-    from torch_neuronx.lowering.ops.arithmetic import power
-
     scale = apply(power, 2.0, other)
     return apply(hlo.multiply, self, scale, opmath=True)
 
@@ -178,12 +202,27 @@ def frexp(self: Value) -> tuple[Value, Value]:
 
 
 def log_add_exp(a: Value, b: Value) -> Value:
+    if a.dtype.is_complex:
+        return _complex_log_add_exp(*hlo.operands(a, b))
     high, low = hlo.maximum(a, b), hlo.minimum(a, b)
     infinite = hlo.eq(a, b) & hlo.eq(hlo.abs_(a), float("inf"))
     return hlo.select(infinite, a, high + hlo.log1p(hlo.exponential(low - high)))
 
 
+def _complex_log_add_exp(a: Value, b: Value) -> Value:
+    """Ordered by real part; two equal infinite real parts are added directly."""
+    ordered = hlo.real(a) >= hlo.real(b)
+    high, low = hlo.select(ordered, a, b), hlo.select(ordered, b, a)
+    out = high + hlo.log1p(hlo.exponential(low - high))
+    re = hlo.real(low)
+    infinite = hlo.eq(re, hlo.real(high)) & hlo.is_inf(re)
+    direct = hlo.select(re < 0.0, low, hlo.log(hlo.exponential(low) + hlo.exponential(high)))
+    return hlo.select(infinite, direct, out)
+
+
 def log_add_exp2(a: Value, b: Value) -> Value:
+    if a.dtype.is_complex:
+        return scaled(log_add_exp(scaled(a, math.log(2)), scaled(b, math.log(2))), 1 / math.log(2))
     high, low = hlo.maximum(a, b), hlo.minimum(a, b)
     infinite = hlo.eq(a, b) & hlo.eq(hlo.abs_(a), float("inf"))
     return hlo.select(infinite, a, high + hlo.log1p(exp2(low - high)) * (1 / math.log(2)))

@@ -154,7 +154,9 @@ def embedding_bag_dense_backward(
         return hlo.convert(table, grad.dtype)
     if mode == MAX:
         filled = hlo.gt(hlo.slice_dim(bag_size, 0, 0, grad.shape[0]), 0)
-        rows = hlo.select(hlo.reshape(filled, (grad.shape[0], 1)), hlo.convert(maximum_indices, torch.int64), num_weights)
+        rows = hlo.select(
+            hlo.reshape(filled, (grad.shape[0], 1)), hlo.convert(maximum_indices, torch.int64), num_weights
+        )
         return hlo.convert(_add_elements(table, rows, hlo.convert(grad, dtype)), grad.dtype)
     i, bags = hlo.convert(indices, torch.int64), hlo.convert(offset2bag, torch.int64)
     rows = hlo.convert(hlo.take_rows(grad, bags), dtype)

@@ -68,8 +68,8 @@ def fft_r2c(self: Value, dim: Sequence[int], normalization: int, onesided: bool)
     dims = [d % self.ndim for d in dim]
     n = math.prod(self.shape[d] for d in dims)
     if not self.numel:
-        last = dims[-1] if onesided else -1
-        shape = [m // 2 + 1 if d == last else m for d, m in enumerate(self.shape)]
+        halved = dims[-1] if onesided else -1
+        shape = [m // 2 + 1 if d == halved else m for d, m in enumerate(self.shape)]
         return hlo.full(shape, 0, complex_of(self.dtype))
     if not onesided:
         return _normalised(_complex(hlo.convert(self, complex_of(self.dtype)), dims, True), n, normalization)

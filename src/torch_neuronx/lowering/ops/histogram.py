@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -14,6 +15,7 @@ from torch_neuronx.lowering.promotion import promote
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
+Find = Callable[[Value, Value], tuple[Value, Value]]
 _SCAN_LIMIT = 32  # shorter sequences are compared with every element instead of searched
 
 
@@ -96,11 +98,11 @@ def _linear_place(x: Value, low: Value, high: Value, bins: int) -> tuple[Value, 
 
 @lower("aten::histc", attributes=["min", "max"])
 def histc(self: Value, bins: int = 100, min: float = 0, max: float = 0) -> Value:
-    inner = compute_dtype(self.dtype) if self.dtype.is_floating_point else torch.float64
-    x = hlo.convert(hlo.flatten(self), inner)
+    # torch places low-precision elements with their own arithmetic
+    x = hlo.flatten(self) if self.dtype.is_floating_point else hlo.convert(hlo.flatten(self), torch.float64)
     low, high = _bounds(x, float(min), float(max), 1.0)
     place, inside = _linear_place(x, low, high, bins)
-    return hlo.convert(_count(bins, place, inside, hlo.full(x.shape, 1.0, inner)), self.dtype)
+    return hlo.convert(_count(bins, place, inside, hlo.full(x.shape, 1.0, compute_dtype(x.dtype))), self.dtype)
 
 
 def _edges(low: Value, high: Value, bins: int) -> Value:
@@ -131,6 +133,25 @@ def _between(edges: Value, x: Value) -> tuple[Value, Value]:
     return hlo.clamp(0, place, n - 2), inside
 
 
+def _range_edges(x: Value, given: Sequence[float] | None, bins: int) -> Value:
+    """bins + 1 equal steps over the given range or the data's."""
+    low, high = given if given is not None else (0.0, 0.0 if x.numel else 1.0)
+    return _edges(*_bounds(x, float(low), float(high), 0.5), bins)
+
+
+def _equal_place(x: Value, edges: Value) -> tuple[Value, Value]:
+    """(bin, inside) for equally spaced edges, exact next to them."""
+    bins = edges.numel - 1
+    low, high = (hlo.reshape(hlo.slice_dim(edges, 0, i, i + 1), ()) for i in (0, bins))
+    place, inside = _linear_place(x, low, high, bins)
+    # the division may land one bin off next to an edge: torch moves such elements
+    at = hlo.take_rows(edges, place)
+    place = hlo.select(hlo.lt(x, at), place - 1, place)
+    after = hlo.take_rows(edges, hlo.clamp(0, place + 1, bins))
+    place = hlo.select(hlo.ge(x, after) & hlo.lt(place + 1, bins), place + 1, place)
+    return place, inside
+
+
 @lower("aten::histogram.bin_ct")
 def histogram(
     self: Value,
@@ -141,15 +162,8 @@ def histogram(
     density: bool = False,
 ) -> tuple[Value, Value]:
     x = hlo.flatten(self)
-    low, high = range if range is not None else (0.0, 0.0 if x.numel else 1.0)
-    low, high = _bounds(x, float(low), float(high), 0.5)
-    edges = _edges(low, high, bins)
-    place, inside = _linear_place(x, low, high, bins)
-    # the multiplication may land one bin off next to an edge: torch moves such elements
-    at = hlo.take_rows(edges, place)
-    place = hlo.select(hlo.lt(x, at), place - 1, place)
-    after = hlo.take_rows(edges, hlo.clamp(0, place + 1, bins))
-    place = hlo.select(hlo.ge(x, after) & hlo.lt(place + 1, bins), place + 1, place)
+    edges = _range_edges(x, range, bins)
+    place, inside = _equal_place(x, edges)
     hist = _count(bins, place, inside, _weights(x, weight))
     return _density(hist, edges, density), edges
 
@@ -162,3 +176,60 @@ def histogram_edges(
     place, inside = _between(bins, x)
     hist = _count(bins.numel - 1, place, inside, _weights(x, weight))
     return _density(hist, bins, density), bins
+
+
+def _columns(self: Value) -> list[Value]:
+    """The coordinates of (..., D) points, one 1-D value each."""
+    d = self.shape[-1]
+    points = hlo.reshape(self, (self.numel // d if d else 0, d))
+    return [hlo.flatten(hlo.slice_dim(points, 1, i, i + 1)) for i in range(d)]
+
+
+def _joint(self: Value, edges: Sequence[Value], find: Find, weight: Value | None, density: bool) -> Value:
+    """The D-dimensional histogram of points for the edges of each dimension."""
+    columns = _columns(self)
+    sizes = [e.numel - 1 for e in edges]
+    place, inside = hlo.full((columns[0].numel,), 0, torch.int64), hlo.full((columns[0].numel,), True, torch.bool)
+    for x, e, n in zip(columns, edges, sizes, strict=True):
+        at, within = find(x, e)
+        place, inside = place * n + at, inside & within
+    hist = hlo.reshape(_count(math.prod(sizes), place, inside, _weights(columns[0], weight)), sizes)
+    if density:
+        total = hlo.sum_(hist)
+        for d, (e, n) in enumerate(zip(edges, sizes, strict=True)):
+            widths = hlo.slice_dim(e, 0, 1, n + 1) - hlo.slice_dim(e, 0, 0, n)
+            hist = hist / hlo.reshape(widths, [n if i == d else 1 for i in range(len(sizes))])
+        hist = hist / total
+    return hist
+
+
+@lower("aten::_histogramdd_bin_edges")
+def histogramdd_edges(
+    self: Value,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Value | None = None,
+    density: bool = False,
+) -> list[Value]:
+    limits = [None if range is None else range[2 * i : 2 * i + 2] for i, _ in enumerate(bins)]
+    return [_range_edges(x, r, n) for x, r, n in zip(_columns(self), limits, bins, strict=True)]
+
+
+@lower("aten::_histogramdd_from_bin_cts")
+def histogramdd_counts(
+    self: Value,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Value | None = None,
+    density: bool = False,
+) -> Value:
+    return _joint(self, histogramdd_edges(self, bins, range=range), _equal_place, weight, density)
+
+
+@lower("aten::_histogramdd_from_bin_tensors")
+def histogramdd_tensors(
+    self: Value, bins: Sequence[Value], *, weight: Value | None = None, density: bool = False
+) -> Value:
+    return _joint(self, bins, lambda x, e: _between(e, x), weight, density)

@@ -1,8 +1,8 @@
 """Advanced indexing: index, index_put and their unchecked forms.
 
-Integer indices become one gather or scatter whose windows are the dimensions not indexed, so rows
-move as rows. A mask among None entries needs no scatter: writing through it is a select, reading
-through a leading one packs rows.
+Integer indices become one gather or scatter whose windows are dimensions not indexed, so rows move as
+rows. A mask among None entries needs no scatter: writing through it is a select, reading through a
+leading one packs rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch_neuronx.lowering.bounds import out_of_bounds, wrapped
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.nonzero import coordinates
-from torch_neuronx.lowering.ops.scatter import Combine
+from torch_neuronx.lowering.ops.scatter import Combine, scatter_blocks
 from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Scalar, Sized, Value
 
@@ -75,14 +75,22 @@ def _scatter(x: Value, p: Placement, values: Value, combine: Combine | None) -> 
     target = p.result(x)
     if not math.prod(target):
         return x
-    kept = [x.shape[d] for d in p.rest]
-    updates = hlo.reshape(
-        hlo.broadcast_to(values, target), [*kept[: p.first], math.prod(p.shape), *kept[p.first :]]
-    )
-    windows = [i if i < p.first else i + 1 for i in range(len(p.rest))]
-    return hlo.scatter(
-        x, p.vectors, updates, combine, update_window_dims=windows, inserted=p.dims, scatter_map=p.dims
-    )
+    depth = p.dims[-1] + 1
+    ahead = [d for d in p.rest if d < depth]  # stepped through as if they were indexed too
+    shape = [x.shape[d] for d in ahead]
+    shape[p.first : p.first] = p.shape
+    rows, inside, stride = hlo.full(shape, 0, torch.int64), hlo.full((), True, torch.bool), 1
+    for d in reversed(range(depth)):
+        if d in p.dims:
+            i = hlo.reshape(hlo.slice_dim(p.vectors, 1, p.dims.index(d), p.dims.index(d) + 1), p.shape)
+            inside = inside & hlo.ge(i, 0) & hlo.lt(i, x.shape[d])
+            along = hlo.broadcast_in_dim(i, shape, range(p.first, p.first + len(p.shape)))
+        else:
+            place = ahead.index(d)
+            along = hlo.iota(shape, place if place < p.first else place + len(p.shape))
+        rows, stride = rows + along * stride, stride * x.shape[d]
+    inside = hlo.broadcast_in_dim(hlo.broadcast_to(inside, p.shape), shape, range(p.first, p.first + len(p.shape)))
+    return scatter_blocks(x, hlo.select(inside, rows, -1), depth, hlo.broadcast_to(values, target), combine)
 
 
 def _positions(x: Value, indices: Sequence[Value | None]) -> tuple[dict[int, Value], list[tuple[int, Value]]]:
@@ -268,11 +276,13 @@ def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor |
 
 @in_steps("aten::index.Tensor", "aten::_unsafe_index.Tensor")
 def index_in_steps(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    return torch.ops.aten.index.Tensor(self, _without_masks(self, indices))
+    out: Tensor = torch.ops.aten.index.Tensor(self, _without_masks(self, indices))
+    return out
 
 
 @in_steps("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put")
 def index_put_in_steps(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
-    return torch.ops.aten.index_put.default(self, _without_masks(self, indices), values, accumulate)
+    out: Tensor = torch.ops.aten.index_put.default(self, _without_masks(self, indices), values, accumulate)
+    return out

@@ -81,7 +81,9 @@ def repeat_interleave(repeats: Value, *, output_size: int | None = None) -> Valu
         return hlo.full((output_size,), 0, repeats.dtype)
     (ends,) = hlo.cumulative([counts], [0], 0, lambda a, b: [a + b])
     total = hlo.reshape(hlo.slice_dim(ends, 0, n - 1, n), ())
-    require(hlo.eq(total, output_size), "RuntimeError", "repeat_interleave: allocated size does not match required size")
+    require(
+        hlo.eq(total, output_size), "RuntimeError", "repeat_interleave: allocated size does not match required size"
+    )
     steps = hlo.scatter(
         hlo.full((output_size,), 0, torch.int64),
         hlo.reshape(ends, (n, 1)),
@@ -99,4 +101,5 @@ def repeat_interleave(repeats: Value, *, output_size: int | None = None) -> Valu
 @in_steps("aten::repeat_interleave.Tensor")
 def repeat_interleave_in_steps(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     total = int(repeats.sum()) if output_size is None else output_size
-    return torch.ops.aten.repeat_interleave.Tensor(repeats, output_size=total)
+    out: Tensor = torch.ops.aten.repeat_interleave.Tensor(repeats, output_size=total)
+    return out

@@ -61,9 +61,7 @@ def smooth_l1_loss(self: Value, target: Value, reduction: int = MEAN, beta: Scal
 
 
 @lower("aten::smooth_l1_loss_backward")
-def smooth_l1_loss_backward(
-    grad_output: Value, self: Value, target: Value, reduction: int, beta: Scalar
-) -> Value:
+def smooth_l1_loss_backward(grad_output: Value, self: Value, target: Value, reduction: int, beta: Scalar) -> Value:
     dtype, (a, b) = _compute(self, target)
     x, edge = a - b, number(beta, a.dtype)
     slope = hlo.select(hlo.lt(hlo.abs_(x), edge), x / edge, hlo.sign(x))
@@ -90,9 +88,7 @@ def _probability(x: Value, name: str) -> None:
 
 
 @lower("aten::binary_cross_entropy")
-def binary_cross_entropy(
-    self: Value, target: Value, weight: Value | None = None, reduction: int = MEAN
-) -> Value:
+def binary_cross_entropy(self: Value, target: Value, weight: Value | None = None, reduction: int = MEAN) -> Value:
     dtype, (x, y) = _compute(self, target)
     _probability(x, "input")
     _probability(y, "target")

@@ -42,7 +42,7 @@ _TOO_FEW = "masked_scatter: expected self and source to have enough elements: fe
 def masked_scatter_backward(grad_output: Value, mask: Value, sizes: Sequence[int]) -> Value:
     """The selected gradients in order, zeros behind."""
     chosen = hlo.flatten(hlo.broadcast_to(hlo.convert(mask, torch.bool), grad_output.shape))
-    out = hlo.full(sizes, 0, grad_output.dtype)
+    out = hlo.full(tuple(sizes), 0, grad_output.dtype)
     if not out.numel or not chosen.numel:
         return out
     positions, count = hlo.compact(chosen, out.numel)

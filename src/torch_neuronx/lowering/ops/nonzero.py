@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from torch_neuronx.lowering import hlo
@@ -10,10 +12,11 @@ from torch_neuronx.lowering.value import Sized, Value
 
 
 def coordinates(linear: Value, shape: tuple[int, ...]) -> list[Value]:
-    """The index along every dimension of row-major positions."""
-    columns, rest = [], linear
+    """The index along every dimension of row-major positions, int64."""
+    narrow = math.prod(shape) < 2**31  # a quarter of the time
+    columns, rest = [], hlo.convert(linear, torch.int32) if narrow else linear
     for n in reversed(shape):
-        columns.append(hlo.remainder(rest, max(n, 1)))
+        columns.append(hlo.convert(hlo.remainder(rest, max(n, 1)), torch.int64))
         rest = hlo.divide(rest, max(n, 1))
     return columns[::-1]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.promotion import binary
+from torch_neuronx.lowering.promotion import Build, binary
 from torch_neuronx.lowering.value import Value
 
 Step = Callable[[Value, Value, Value], Value]
@@ -69,7 +69,7 @@ def _chebyshev_w(x: Value, n: Value) -> tuple[Value, Value, Value, Value]:
     return x + x + 1.0, n + n + 1.0, _alternating(n), inside
 
 
-def _chebyshev(kind: Callable[..., tuple[Value, Value, Value, Value]], closed_above: float, shifted: bool) -> object:
+def _chebyshev(kind: Callable[..., tuple[Value, Value, Value, Value]], closed_above: float, shifted: bool) -> Build:
     """The kind's recurrence outside [-1, 1] and at low degree, its trigonometric form inside."""
 
     def build(x: Value, n: Value) -> Value:
@@ -88,7 +88,7 @@ def _chebyshev(kind: Callable[..., tuple[Value, Value, Value, Value]], closed_ab
     return build
 
 
-def _hermite(doubled: bool) -> object:
+def _hermite(doubled: bool) -> Build:
     scale = 2.0 if doubled else 1.0
 
     def build(x: Value, n: Value) -> Value:

@@ -15,6 +15,7 @@ import torch
 from torch_neuronx.lowering import hlo, philox
 from torch_neuronx.lowering.dtypes import compute_dtype
 from torch_neuronx.lowering.module import require
+from torch_neuronx.lowering.promotion import apply
 from torch_neuronx.lowering.table import Writes, lower
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -278,9 +279,8 @@ def native_dropout(input: Value, p: Scalar, train: bool | None) -> tuple[Value, 
 
 @lower("aten::native_dropout_backward", pointwise=True)
 def native_dropout_backward(grad_output: Value, mask: Value, scale: Scalar) -> Value:
-    wide = compute_dtype(grad_output.dtype)
-    scaled = hlo.convert(grad_output, wide) * hlo.convert(mask, wide) * _number(scale, wide)
-    return hlo.convert(scaled, grad_output.dtype)
+    number = hlo.as_value(float(scale)) if isinstance(scale, int) else hlo.as_value(scale)
+    return apply(lambda g, m, s: g * m * s, grad_output, mask, number)
 
 
 @lower("aten::_fused_dropout", random=True)

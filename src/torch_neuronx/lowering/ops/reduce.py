@@ -10,6 +10,7 @@ import torch
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.axes import axes, extent, kept
 from torch_neuronx.lowering.dtypes import compute_dtype, is_complex, is_integral, real_of
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -141,7 +142,7 @@ def moments(x: Value, over: Sequence[int], correction: Scalar | None) -> tuple[V
     apart = x - mean
     squares = hlo.sum_(apart * apart, over, True)
     if correction is None or not isinstance(correction, Value):
-        return squares / max(float(n) - float(1 if correction is None else correction), 0.0), mean
+        return squares / max(float(n) - (1.0 if correction is None else complex(correction).real), 0.0), mean
     freedom = hlo.constant(float(n), torch.float64) - hlo.convert(correction, torch.float64)
     return squares / hlo.convert(hlo.maximum(freedom, 0.0), x.dtype), mean
 
@@ -246,6 +247,16 @@ def norm_dim(
 @lower("aten::norm.Scalar", "aten::norm.ScalarOpt_dtype", attributes=["p"])
 def norm_all(self: Value, p: float | None = 2, *, dtype: torch.dtype | None = None) -> Value:
     return norm_dim(self, p, dtype=dtype)
+
+
+@lower("aten::hash_tensor")
+def hash_tensor(self: Value, dim: Dims = (), *, keepdim: bool = False, mode: int = 0) -> Value:
+    """Exclusive or of 64-bit patterns: of the double for floats, of the integer itself otherwise."""
+    if mode != 0:
+        raise Unsupported(f"hash_tensor mode {mode}")
+    floating = self.dtype.is_floating_point
+    bits = hlo.bitcast(hlo.convert(self, torch.float64), torch.uint64) if floating else hlo.convert(self, torch.uint64)
+    return hlo.map_reduce(bits, 0, axes(dim, self.ndim), keepdim, hlo.xor)
 
 
 @lower("aten::dist", attributes=["p"])

@@ -39,10 +39,8 @@ def cumprod(self: Value, dim: int, *, dtype: torch.dtype | None = None) -> Value
 def _running_extreme(self: Value, dim: int, largest: bool) -> tuple[Value, Value]:
     """(values, position of the latest element that equals the running extreme)."""
     x, d = at_least_1d(self), axis(dim, self.ndim)
-    if largest:
-        best = scan(x, d, hlo.maximum, min_value(x.dtype))
-    else:
-        best = scan(x, d, hlo.minimum, max_value(x.dtype))
+    combine, identity = (hlo.maximum, min_value) if largest else (hlo.minimum, max_value)
+    best = scan(x, d, combine, identity(x.dtype))
     hit = hlo.eq(x, best)
     if x.dtype.is_floating_point:
         hit = hit | hlo.is_nan(x)
@@ -68,14 +66,32 @@ def _log_add_exp(a: Value, b: Value) -> Value:
 
 
 def _complex_log_add_exp(a: Value, b: Value) -> Value:
-    top = hlo.maximum(hlo.real(a), hlo.real(b))
-    top = hlo.select(hlo.is_inf(top), 0.0, top)
-    shift = hlo.complex_(top, hlo.zeros_like(top))
-    return hlo.log(hlo.exponential(a - shift) + hlo.exponential(b - shift)) + shift
+    """Its phase counts turns, as torch's loop does, so it is not associative."""
+    swap = hlo.lt(hlo.real(a), hlo.real(b))
+    low, high = hlo.select(swap, a, b), hlo.select(swap, b, a)
+    re = hlo.real(low)
+    same = hlo.eq(re, hlo.real(high)) & hlo.is_inf(re)
+    both = hlo.select(hlo.lt(re, 0.0), low, hlo.log(hlo.exponential(low) + hlo.exponential(high)))
+    return hlo.select(same, both, hlo.log1p(hlo.exponential(low - high)) + high)
+
+
+def _one_by_one(x: Value, d: int, combine: Combine, identity: Scalar) -> Value:
+    """Inclusive scan in order, for what is not associative."""
+    sizes = [1 if i == d else n for i, n in enumerate(x.shape)]
+
+    def body(i: Value, total: Value, out: Value) -> list[Value]:
+        at = [i if k == d else 0 for k in range(x.ndim)]
+        total = combine(total, hlo.dynamic_slice(x, at, sizes))
+        return [i + 1, total, hlo.dynamic_update_slice(out, total, at)]
+
+    start = [hlo.constant(0, torch.int64), hlo.full(sizes, identity, x.dtype), x]
+    return hlo.while_loop(start, lambda i, *_: hlo.lt(i, x.shape[d]), body)[2]
 
 
 @lower("aten::_logcumsumexp", "aten::logcumsumexp")
 def logcumsumexp(self: Value, dim: int) -> Value:
     x = hlo.convert(self, compute_dtype(self.dtype))
-    combine = _complex_log_add_exp if is_complex(x.dtype) else _log_add_exp
-    return hlo.convert(scan(x, dim, combine, -math.inf), self.dtype)
+    if is_complex(x.dtype):
+        out = _one_by_one(at_least_1d(x), axis(dim, x.ndim), _complex_log_add_exp, -math.inf)
+        return hlo.reshape(out, self.shape)
+    return hlo.convert(scan(x, dim, _log_add_exp, -math.inf), self.dtype)

@@ -5,6 +5,7 @@ Updates go straight into the donated operand, so an in-place form costs what it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -47,20 +48,47 @@ def scatter_elements(x: Value, dim: int, index: Value, updates: Value, combine: 
 
 
 def scatter_flat(flat: Value, index: Value, updates: Value, combine: Combine | None) -> Value:
-    return scatter_rows(flat, 0, index, updates, combine)
-
-
-def scatter_rows(x: Value, dim: int, index: Value, updates: Value, combine: Combine | None) -> Value:
-    """x[.., index[k], ..] = updates[.., k, ..]: one window per index; an index out of range is dropped."""
     return hlo.scatter(
-        x,
+        flat,
         hlo.reshape(index, (index.numel, 1)),
         updates,
         combine,
-        update_window_dims=[d for d in range(x.ndim) if d != dim],
-        inserted=[dim],
-        scatter_map=[dim],
+        update_window_dims=[],
+        inserted=[0],
+        scatter_map=[0],
     )
+
+
+def scatter_blocks(x: Value, rows: Value, depth: int, updates: Value, combine: Combine | None) -> Value:
+    """Writes whole blocks of the dimensions behind the first `depth`, which `rows` indexes as one.
+
+    Index and window are kept in memory order: XLA transposes the operand of any other scatter,
+    which costs a copy of it. A row out of range is dropped.
+    """
+    inner = math.prod(x.shape[depth:])
+    index = hlo.flatten(rows)
+    if inner == 1:
+        return hlo.reshape(scatter_flat(hlo.flatten(x), index, hlo.flatten(updates), combine), x.shape)
+    out = hlo.scatter(
+        hlo.reshape(x, (math.prod(x.shape[:depth]), inner)),
+        hlo.reshape(index, (index.numel, 1)),
+        hlo.reshape(updates, (index.numel, inner)),
+        combine,
+        update_window_dims=[1],
+        inserted=[0],
+        scatter_map=[0],
+    )
+    return hlo.reshape(out, x.shape)
+
+
+def scatter_rows(x: Value, dim: int, index: Value, updates: Value, combine: Combine | None) -> Value:
+    """x[.., index[k], ..] = updates[.., k, ..]; an index out of range is dropped."""
+    outer, n = math.prod(x.shape[:dim]), x.shape[dim]
+    rows = hlo.reshape(index, (1, index.numel))
+    if outer > 1:
+        inside = hlo.ge(rows, 0) & hlo.lt(rows, n)
+        rows = hlo.select(inside, hlo.iota((outer, index.numel), 0) * n + rows, -1)
+    return scatter_blocks(x, rows, dim + 1, updates, combine)
 
 
 def reduced(place: Place, x: Value, updates: Value, reduce: str, include_self: bool) -> Value:
@@ -123,9 +151,7 @@ def scatter_add(self: Value, dim: int, index: Value, src: Value) -> Value:
 
 
 @lower("aten::scatter_reduce.two", host_inputs=True)
-def scatter_reduce(
-    self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
-) -> Value:
+def scatter_reduce(self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True) -> Value:
     return _scatter(self, dim, index, src, reduce, include_self)
 
 

@@ -92,9 +92,7 @@ def _to_last(x: Value, dim: int) -> tuple[Value, list[int]]:
 
 
 @lower("aten::topk")
-def topk(
-    self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Value, Value]:
+def topk(self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, Value]:
     x, d = at_least_1d(self), axis(dim, self.ndim)
     shape = [k if i == d else n for i, n in enumerate(x.shape)]
     if x.numel and 0 < k <= x.shape[d] // _TOPK_SHARE and _narrow(self.dtype):

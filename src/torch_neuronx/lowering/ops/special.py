@@ -9,13 +9,23 @@ import torch
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.ops.arithmetic import copy_sign
 from torch_neuronx.lowering.ops.bessel import horner
-from torch_neuronx.lowering.promotion import apply, binary, unary
+from torch_neuronx.lowering.promotion import Build, apply, binary, unary
 from torch_neuronx.lowering.special_tables import DIGAMMA, NDTRI, ZETA
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
 
 INF, NAN = float("inf"), float("nan")
 EPSILON = 2.0**-53
+
+
+def _in_double(build: Build) -> Build:
+    """Computes in float64 where float32 loses its digits: exp(x * x), near a zero or a pole."""
+
+    def run(*xs: Value) -> Value:
+        return hlo.convert(build(*(hlo.convert(x, torch.float64) for x in xs)), xs[0].dtype)
+
+    return run
+
 
 unary("aten::erf", "prims::erf", int_to_float=True)(hlo.erf)
 unary("aten::erfc", "prims::erfc", int_to_float=True)(hlo.erfc)
@@ -44,8 +54,8 @@ def digamma(x: Value) -> Value:
     return hlo.select(hlo.eq(x, 0.0), copy_sign(hlo.full_like(x, INF), -x), out)
 
 
-unary("aten::lgamma", "prims::lgamma", int_to_float=True)(lgamma)
-unary("aten::digamma", "prims::digamma", int_to_float=True)(digamma)
+unary("aten::lgamma", "prims::lgamma", int_to_float=True)(_in_double(lgamma))
+unary("aten::digamma", "prims::digamma", int_to_float=True)(_in_double(digamma))
 
 
 def trigamma(x: Value) -> Value:
@@ -175,15 +185,6 @@ def mvlgamma(self: Value, p: int) -> Value:
         return total
 
     return apply(build, self, int_to_float=True)
-
-
-def _in_double(build: object) -> object:
-    """Computes in float64 whatever the operands are: exp(x * x) and the like lose float32's digits."""
-
-    def run(*xs: Value) -> Value:
-        return hlo.convert(build(*(hlo.convert(x, torch.float64) for x in xs)), xs[0].dtype)  # type: ignore[operator]
-
-    return run
 
 
 def erfcx(x: Value) -> Value:

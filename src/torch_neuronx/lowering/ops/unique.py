@@ -59,7 +59,9 @@ def _unique_1d(
     compact = scatter_rows(values, group, values) if n else values
     inverse = _empty()
     if return_inverse:
-        inverse = scatter_rows(hlo.full((n,), 0, torch.int64), hlo.convert(index, torch.int64), group) if n else _empty()
+        inverse = (
+            scatter_rows(hlo.full((n,), 0, torch.int64), hlo.convert(index, torch.int64), group) if n else _empty()
+        )
         inverse = hlo.reshape(inverse, self.shape)
     return Sized(compact, count), inverse, Sized(counts, count) if return_counts else _empty()
 

@@ -149,9 +149,7 @@ def split(self: Value, split_size: int, dim: int = 0) -> list[Value]:
     return [hlo.slice_dim(self, dim, i, min(i + split_size, extent)) for i in starts]
 
 
-@lower(
-    "aten::split_with_sizes", "aten::split_with_sizes_copy", "aten::unsafe_split_with_sizes", bind=False
-)
+@lower("aten::split_with_sizes", "aten::split_with_sizes_copy", "aten::unsafe_split_with_sizes", bind=False)
 def split_with_sizes(self: Value, split_sizes: Sequence[int], dim: int = 0) -> list[Value]:
     parts, start = [], 0
     for n in split_sizes:
@@ -262,7 +260,7 @@ def _spread(x: Value, dim: int, start: int, step: int, extent: int) -> Value:
 @lower("aten::slice_backward")
 def slice_backward(grad_output: Value, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Value:
     if not grad_output.numel:
-        return hlo.full(input_sizes, 0, grad_output.dtype)
+        return hlo.full(tuple(input_sizes), 0, grad_output.dtype)
     dim = dim % len(input_sizes)
     low, _ = slice_bounds(input_sizes[dim], start, end)
     return _spread(grad_output, dim, low, step, input_sizes[dim])
@@ -284,7 +282,7 @@ def select_backward(grad_output: Value, input_sizes: Sequence[int], dim: int, in
 
 def embed_diagonal(x: Value, rows: int, columns: int, offset: int) -> Value:
     """Matrices (*, rows, columns) of zeros with the last dimension of x on their diagonal."""
-    *batch, n = x.shape
+    batch = x.shape[:-1]
     if not x.numel:
         return hlo.full((*batch, rows, columns), 0, x.dtype)
     first = offset if offset >= 0 else -offset * columns
