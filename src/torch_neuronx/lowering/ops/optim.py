@@ -25,6 +25,10 @@ def _double(x: Scalar) -> Value:
     return hlo.convert(hlo.as_value(x), torch.float64)
 
 
+def _caster(like: Value) -> Callable[[Value], Value]:
+    return lambda x: hlo.convert(x, like.dtype)
+
+
 def _scalar(x: Value) -> Value:
     """A one-element tensor (step, scale, found_inf) as rank 0."""
     return hlo.reshape(x, ())
@@ -107,8 +111,7 @@ def _adam(
     rate, b1, b2 = _scalar(_double(lr)), _double(beta1), _double(beta2)
 
     def update(i: int, g: Value, param: Value, avg: Value, sq: Value, *largest: Value) -> list[Value]:
-        dtype = g.dtype
-        cast = lambda x: hlo.convert(x, dtype)  # noqa: E731
+        cast = _caster(g)
         step = hlo.convert(_scalar(state_steps[i]), torch.float64)
         step_size = cast(hlo.divide(rate, 1 - hlo.power(b1, step)))
         correction = cast(hlo.sqrt(1 - hlo.power(b2, step)))
@@ -178,7 +181,7 @@ def fused_sgd(
     rate = _scalar(_double(lr))
 
     def update(i: int, g: Value, param: Value, *buffers: Value) -> list[Value]:
-        cast = lambda x: hlo.convert(x, g.dtype)  # noqa: E731
+        cast = _caster(g)
         descent = _decayed(g, param, weight_decay)
         if not buffers:
             return [param - cast(rate) * descent]
@@ -212,7 +215,7 @@ def fused_adagrad(
     rate = _scalar(_double(lr))
 
     def update(i: int, g: Value, param: Value, total: Value) -> list[Value]:
-        cast = lambda x: hlo.convert(x, g.dtype)  # noqa: E731
+        cast = _caster(g)
         step = hlo.convert(_scalar(state_steps[i]), torch.float64)
         current = cast(hlo.divide(rate, 1 + (step - 1) * _double(lr_decay)))
         descent = _decayed(g, param, weight_decay)
