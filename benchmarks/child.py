@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 
 def _seconds(run: Callable[[], object]) -> dict[str, float]:
@@ -51,7 +52,7 @@ def new_shape(device: str) -> dict[str, dict[str, float]]:
 
     two_ops(torch.ones(7).to(device))
     inputs = [torch.ones(n).to(device) for n in range(1001, 1007)]
-    return {f"shape {x.numel()}": _seconds(lambda x=x: two_ops(x)) for x in inputs}
+    return {f"shape {x.numel()}": _seconds(partial(two_ops, x)) for x in inputs}
 
 
 def first_call(name: str) -> Callable[[str], dict[str, dict[str, float]]]:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
 from benchmarks.timing import Effort, Pair, side_by_side
-from benchmarks.workloads import NETWORKS, wait
+from benchmarks.workloads import NETWORKS, Workload, wait
 
 DEVICES = ("cpu", "neuron")
 
 
 def ops(effort: Effort) -> Iterator[tuple[str, Pair]]:
     for name, numel, calls in (("add_4", 4, 200), ("add_1m", 1 << 20, 10)):
-        yield f"{name}_async", _pair(lambda d, n=numel, c=calls: _adds(d, n, c), calls, effort)
-        yield f"{name}_sync", _pair(lambda d, n=numel, c=calls: _waited_adds(d, n, c), calls, effort)
+        yield f"{name}_async", _pair(partial(_adds, numel=numel, calls=calls), calls, effort)
+        yield f"{name}_sync", _pair(partial(_waited_adds, numel=numel, calls=calls), calls, effort)
     yield "chain_30", _pair(_chains, 10, effort)
 
 
 def networks(effort: Effort) -> Iterator[tuple[str, Pair]]:
     for name, build in NETWORKS.items():
         calls = 5 if name == "mlp_step" else 1
-        yield name, _pair(lambda d, b=build, c=calls: _repeated(b(d), c), calls, effort)
+        yield name, _pair(partial(_repeated, build, calls=calls), calls, effort)
 
 
 def largest_difference(name: str) -> float:
@@ -79,7 +80,9 @@ def _chains(device: str) -> Callable[[], object]:
     return run
 
 
-def _repeated(workload: Callable[[], object], calls: int) -> Callable[[], object]:
+def _repeated(build: Callable[[str], Workload], device: str, calls: int) -> Callable[[], object]:
+    workload = build(device)
+
     def run() -> None:
         for _ in range(calls):
             workload()

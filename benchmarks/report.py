@@ -77,7 +77,7 @@ def _processor() -> str:
 
 def cells(row: Row, pair: Pair) -> tuple[str, ...]:
     scale = UNITS[row.unit]
-    times = (_number(t and t.wall * scale) for t in (pair.cpu, pair.neuron))
+    times = (_number(None if t is None else t.wall * scale) for t in (pair.cpu, pair.neuron))
     ratios = (_ratio(pair, clock) for clock in ("wall", "processor"))
     relative = "" if row.scaled_ratio is None else f"<= {_number(row.scaled_ratio)}x"
     verdicts = (_VERDICTS[met] for met in (row.met(pair), row.met_scaled(pair)))

@@ -29,7 +29,7 @@ def mlp_step(device: str) -> Workload:
     def step() -> torch.Tensor:
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         wait(device)
         return loss.detach()
@@ -52,7 +52,7 @@ def _forward(model: nn.Module, x: torch.Tensor, device: str) -> Workload:
 
     @torch.no_grad()
     def run() -> torch.Tensor:
-        y = model(x)
+        y: torch.Tensor = model(x)
         wait(device)
         return y
 
