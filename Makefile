@@ -10,6 +10,7 @@ CONFORMANCE ?= ../shared/tools/conformance.py
 python := $(abspath $(VENV))/bin/python
 pip := $(python) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ninja := $(abspath $(VENV))/bin/ninja
+cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
 sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
@@ -32,12 +33,12 @@ $(done)/test $(done)/lint $(done)/demo: $(done)/%: $(done)/torch pyproject.toml
 
 build: $(done)/torch
 	@mkdir -p build
-	@test -f build/release/build.ninja || PATH="$$PATH:$(dir $(python))" cmake -G Ninja -S . -B build/release \
+	@test -f build/release/build.ninja || $(cmake) -G Ninja -S . -B build/release \
 	  -DPython_EXECUTABLE=$(python) -DCMAKE_MAKE_PROGRAM=$(ninja) >build/cmake.log 2>&1 || (cat build/cmake.log; exit 1)
 	@$(ninja) -C build/release -j $(JOBS) --quiet
 
 test: build $(done)/test
-	$(python) -m pytest $(TESTS) -q
+	$(python) -m pytest $(TESTS) -q -n $(JOBS)
 
 lint: $(done)/lint
 	$(python) -m ruff check .

@@ -97,13 +97,19 @@ def build_call(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str,
         kind = str(a.type)
         operand = row is not None and a.name not in row.attributes
         if isinstance(x, torch.Tensor):
-            wrapped = x.ndim == 0 and torch._C._is_wrapped_number(x) if hasattr(torch._C, "_is_wrapped_number") else False
+            wrapped = (
+                x.ndim == 0 and torch._C._is_wrapped_number(x) if hasattr(torch._C, "_is_wrapped_number") else False
+            )
             given.append(b.scalar(x.item(), x.dtype, True) if wrapped else b.tensor(x))
         elif isinstance(x, (list, tuple)) and any(isinstance(t, torch.Tensor) for t in x):
             given.append(tuple(b.tensor(t) if t is not None else None for t in x))
         elif isinstance(x, (bool, int, float, complex)) and "Tensor" in kind:
             given.append(b.scalar(x, _number_dtype(x), True))
-        elif operand and isinstance(x, (bool, int, float, complex)) and kind in ("number", "float", "Optional[number]", "Optional[float]", "Scalar", "Optional[Scalar]"):
+        elif (
+            operand
+            and isinstance(x, (bool, int, float, complex))
+            and kind in ("number", "float", "Optional[number]", "Optional[float]", "Scalar", "Optional[Scalar]")
+        ):
             default = a.default_value
             same = isinstance(default, (bool, int, float)) and type(default) is type(x) and default == x
             given.append(x if same else b.scalar(x, _number_dtype(x) if "float" not in kind else torch.float64, True))
@@ -139,7 +145,9 @@ def _program(call: Call) -> tuple[LoweredCall, Any]:
         except NoMeta:
             metas = []
         lowered = lower_call(call, metas)
-        types = [ResultType(r.dtype, None if r.kind in ("count", "check") else _storage_numel(r)) for r in lowered.results]
+        types = [
+            ResultType(r.dtype, None if r.kind in ("count", "check") else _storage_numel(r)) for r in lowered.results
+        ]
         _programs[key] = (lowered, _runtime.compile(lowered.built.bytecode, 0, types))
     return _programs[key]
 
@@ -215,7 +223,12 @@ class Lowered(TorchDispatchMode):
         kwargs = kwargs or {}
         name = table.overload_name(op)
         metadata = op.is_view or torch.Tag.inplace_view in op.tags
-        if metadata or name in _HOST or op.namespace not in ("aten", "prims", "torch_neuronx") or not _tensors(args, kwargs):
+        if (
+            metadata
+            or name in _HOST
+            or op.namespace not in ("aten", "prims", "torch_neuronx")
+            or not _tensors(args, kwargs)
+        ):
             return op(*args, **kwargs)
         try:
             form = resolve(name)
@@ -241,9 +254,11 @@ class Lowered(TorchDispatchMode):
         self.random |= row is not None and row.random
         return out
 
-
     def _in_steps(self, form: Any, op: Any, args: Any, kwargs: Any) -> Any:
-        given = [*args, *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :])]
+        given = [
+            *args,
+            *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :]),
+        ]
         positional, named = bind_arguments(table.overload(form.functional), [given[i] for i in form.arguments], {})
         result = table.steps[form.functional](*positional, **named)
         for position in form.written:
@@ -253,7 +268,14 @@ class Lowered(TorchDispatchMode):
 
 # On the device these composites end in rows of their own (convolution_overrideable); on the CPU in CPU kernels.
 _OVERRIDEABLE = {"aten::convolution", "aten::convolution_backward"}
-_HOST = {"aten::_local_scalar_dense", "aten::set_.source_Tensor", "aten::detach", "aten::resize_", "aten::_to_copy", "aten::empty_like"}
+_HOST = {
+    "aten::_local_scalar_dense",
+    "aten::set_.source_Tensor",
+    "aten::detach",
+    "aten::resize_",
+    "aten::_to_copy",
+    "aten::empty_like",
+}
 
 
 def _tensors(args: Any, kwargs: Any) -> bool:

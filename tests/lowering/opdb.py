@@ -8,9 +8,8 @@ import sys
 from typing import Any
 
 import torch
+from emulate import Lowered, _clone
 from torch.testing._internal.common_methods_invocations import op_db
-
-from emulate import Lowered, _clone, compare
 
 
 def leaves(x: Any) -> list[torch.Tensor]:
@@ -44,7 +43,9 @@ def run_sample(op: Any, sample: Any, backward: bool, mode: Lowered) -> None:
         assert x.dtype == dtype and x.shape == y.shape, (x.dtype, dtype, x.shape, y.shape)
         if mode.random:
             continue
-        torch.testing.assert_close(x.resolve_conj().resolve_neg(), y.resolve_conj().resolve_neg(), rtol=tol, atol=tol, equal_nan=True)
+        torch.testing.assert_close(
+            x.resolve_conj().resolve_neg(), y.resolve_conj().resolve_neg(), rtol=tol, atol=tol, equal_nan=True
+        )
 
 
 def main() -> int:
@@ -61,7 +62,9 @@ def main() -> int:
             continue
         for name in a.dtypes.split(","):
             dtype = getattr(torch, name)
-            if dtype not in op.dtypes or (a.backward and (not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"))):
+            if dtype not in op.dtypes or (
+                a.backward and (not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"))
+            ):
                 continue
             mode, errors, count = Lowered(), {}, 0
             torch.manual_seed(0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from emulate import check
 
-from torch_neuronx.lowering import forms, table
+from torch_neuronx.lowering import decompose, forms, table
 
 aten, prims = torch.ops.aten, torch.ops.prims
 X = torch.linspace(-3, 3, 24).reshape(4, 6)
@@ -91,3 +91,22 @@ def test_complex_parts():
     check(aten.view_as_complex_copy.default, torch.randn(3, 2))
     check(aten.angle.default, torch.tensor([-1.0, 0.0, 1.0, float("nan")]))
     check(aten.sgn.default, z)
+
+
+def _writes_through_views(x):
+    y = x.clone()
+    y[1:3].mul_(2)
+    row = y[0]
+    y.t()[2].add_(1)  # row sees this
+    first, second = y.split(3, 1)
+    second.copy_(first)
+    y.view(3, 8).diagonal().zero_()
+    y.unsqueeze(0).expand(1, 4, 6)[0, 3] = row
+    return y + row
+
+
+def test_writes_reach_the_base_of_a_view(without, monkeypatch):
+    without("aten::hardswish")
+    monkeypatch.setitem(decompose._decompositions(), aten.hardswish.default, _writes_through_views)
+    got = emulate.run(aten.hardswish.default, (X,), {})
+    assert torch.equal(got, _writes_through_views(X))

@@ -29,7 +29,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def train(task: str, optimizer: str, device: str, *, amp: bool = False, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def train(
+    task: str, optimizer: str, device: str, *, amp: bool = False, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
     """Losses of 100 steps with gradient clipping and a warm-up schedule."""
     torch.manual_seed(0)
     model = TASKS[task].build().to(device, dtype)

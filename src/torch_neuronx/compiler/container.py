@@ -30,7 +30,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 Json = dict[str, Any]
 
 
-class CorruptFile(Exception):  # noqa: N818 - it names the file's state, which callers handle as data
+class CorruptFile(Exception):
     """These bytes are not a whole container of this format."""
 
     def __init__(self, reason: str) -> None:

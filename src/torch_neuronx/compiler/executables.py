@@ -54,7 +54,8 @@ class Interface:
 
     def to_json(self) -> dict[str, Any]:
         rows = [
-            [r.kind, number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot] for r in self.results
+            [r.kind, number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot]
+            for r in self.results
         ]
         return {"results": rows, "returns": self.returns, "rng_blocks": self.rng_blocks, "checks": self.checks}
 

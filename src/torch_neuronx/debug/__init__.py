@@ -7,6 +7,7 @@ __all__ = ["FallbackForbidden", "FallbackRecord", "counters", "fallback_report"]
 
 def counters() -> dict[str, int]:
     """Compiles, executables loaded from disk, and live device buffers of this process."""
+    from torch_neuronx import _C
     from torch_neuronx.compiler.executables import compile_counters
 
-    return compile_counters()
+    return {**compile_counters(), "live_buffers": len(_C.live_buffers())}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,10 +23,11 @@ Kernel = Callable[..., Any]
 
 
 class EmitTensor(torch.Tensor):
-    """A tensor whose contents are a Value of the program being built."""
+    """A tensor whose contents are a Value of the program being built; a view knows what it looks at."""
 
-    value: Value
-    __slots__ = ["value"]
+    contents: Value
+    view_of: View | None
+    __slots__ = ["contents", "view_of"]
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
@@ -35,8 +37,22 @@ class EmitTensor(torch.Tensor):
         tensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls, value.shape, strides=contiguous_strides(value.shape), dtype=value.dtype, device="neuron"
         )
-        tensor.value = value
+        tensor.contents, tensor.view_of = value, None
         return tensor
+
+    @property
+    def value(self) -> Value:
+        if self.view_of is not None and self.view_of.base.value is not self.view_of.seen:
+            self.view_of.seen = self.view_of.base.value
+            self.contents = self.view_of.look(self.view_of.seen)
+        return self.contents
+
+    @value.setter
+    def value(self, new: Value) -> None:
+        if self.view_of is None:
+            self.contents = new
+        else:
+            self.view_of.base.value = write_through(self.view_of.base.value, self.view_of.look, new)
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
         return f"EmitTensor({self.value.dtype}, {self.value.shape})"
@@ -46,6 +62,32 @@ class EmitTensor(torch.Tensor):
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return _dispatch(func, args, kwargs or {})
+
+
+@dataclass
+class View:
+    """How to get a view's value from its base's, and the base's value it was last got from."""
+
+    base: EmitTensor
+    look: Callable[[Value], Value]
+    seen: Value
+
+
+def write_through(base: Value, look: Callable[[Value], Value], new: Value) -> Value:
+    """The base after the view was set to `new`: the view of its positions says where elements go."""
+    if new.dtype != base.dtype:
+        raise Unsupported("an in-place write through a view of another dtype inside a decomposition")
+    places = look(hlo.reshape(hlo.iota((base.numel,), 0), base.shape))
+    written = hlo.scatter(
+        hlo.flatten(base),
+        hlo.reshape(places, (places.numel, 1)),
+        hlo.flatten(new),
+        None,
+        update_window_dims=[],
+        inserted=[0],
+        scatter_map=[0],
+    )
+    return hlo.reshape(written, base.shape)
 
 
 class EmitMode(TorchDispatchMode):
@@ -91,7 +133,7 @@ def _host_constant(t: torch.Tensor) -> Value:
 @cache
 def _decompositions() -> dict[Any, Kernel]:
     import torch._decomp.decompositions
-    import torch._refs  # noqa: F401  (registers the reference implementations)
+    import torch._refs  # registers the reference implementations
 
     return torch._decomp.decomposition_table
 
@@ -166,7 +208,8 @@ def _emit_form(op: torch._ops.OpOverload, form: Form, args: Sequence[Any], kwarg
     positional, named = bind_arguments(op, args, kwargs)
     given = [*positional, *named.values()]
     if not form.written:
-        return wrap(emit_overload(form.name, op, unwrap(positional), unwrap(named)))
+        out = wrap(emit_overload(form.name, op, unwrap(positional), unwrap(named)))
+        return _as_views(op, positional, named, out) if op.is_view else out
     if not form.derived:
         return _emit_writes(op, form, positional, named)
     from torch_neuronx.lowering.table import overload
@@ -180,6 +223,22 @@ def _emit_form(op: torch._ops.OpOverload, form: Form, args: Sequence[Any], kwarg
     for target, value in zip(targets, results, strict=True):
         _assign(target, value)
     return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def _as_views(op: torch._ops.OpOverload, positional: list[Any], named: dict[str, Any], out: Any) -> Any:
+    """Results of a view op follow their base, and writes to them reach it."""
+    base, rest, attributes = positional[0], unwrap(positional[1:]), unwrap(named)
+    if not isinstance(base, EmitTensor):
+        return out
+
+    def link(tensor: EmitTensor, pick: Callable[[Any], Value]) -> EmitTensor:
+        look = lambda v: pick(emit_overload(overload_name(op), op, [v, *rest], attributes))  # noqa: E731
+        tensor.view_of = View(base, look, base.value)
+        return tensor
+
+    if isinstance(out, EmitTensor):
+        return link(out, lambda v: v)
+    return [link(t, lambda vs, i=i: vs[i]) for i, t in enumerate(out)]
 
 
 def _emit_writes(op: torch._ops.OpOverload, form: Form, positional: list[Any], named: dict[str, Any]) -> Any:

@@ -39,9 +39,18 @@ class NoMeta(Exception):
 # masks, which meta_index_Tensor takes for int8 ones.
 _NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
 
-# Meta kernels that check their arguments but describe a result no device gives: (1,) where a lone
-# sample's loss is 0-d. The row's own shape counts.
-_MISTAKEN = frozenset({"aten::multi_margin_loss", "aten::multilabel_margin_loss_forward"})
+# Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
+# them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none. The
+# row's own shape counts; they are contiguous.
+_MISTAKEN: dict[str, tuple[int, ...]] = {
+    "aten::multi_margin_loss": (0,),
+    "aten::multilabel_margin_loss_forward": (0,),
+    "aten::native_batch_norm": (1, 2),
+    "aten::_native_batch_norm_legit": (1, 2),
+    "aten::_native_batch_norm_legit_functional": (1, 2),
+    "aten::_native_batch_norm_legit_no_training": (1, 2),
+    "aten::_batch_norm_no_update": (1, 2),
+}
 
 
 def _number(spec: ScalarSpec) -> Any:
@@ -112,7 +121,8 @@ def infer(call: Call) -> Inferred:
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
     metas = tuple(_flat_metas(out)) if form.returns_fresh else ()
-    return Inferred((None,) * len(metas) if call.name in _MISTAKEN else metas, resized)
+    mistaken = _MISTAKEN.get(call.name, ())
+    return Inferred(tuple(None if i in mistaken else m for i, m in enumerate(metas)), resized)
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:

@@ -130,8 +130,7 @@ def build_module(
         try:
             with ir.InsertionPoint(entry):
                 values = [
-                    Value(ssa, a.dtype, static_dims(a.shape))
-                    for ssa, a in zip(entry.arguments, arguments, strict=True)
+                    Value(ssa, a.dtype, static_dims(a.shape)) for ssa, a in zip(entry.arguments, arguments, strict=True)
                 ]
                 results = [v.ssa for v in body(program, values)]
                 if program.checks:

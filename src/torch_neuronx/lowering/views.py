@@ -126,9 +126,7 @@ def write(flat: Value, layout: Layout, offset: Value | None, fits: bool, value: 
         return _write_block(flat, layout, offset, value)
     sizes = tuple(1 if s == 0 else n for n, s in zip(layout.sizes, layout.strides, strict=True))
     index = hlo.reshape(_linear(layout, sizes, offset), (math.prod(sizes), 1))
-    return hlo.scatter(
-        flat, index, hlo.flatten(value), None, update_window_dims=[], inserted=[0], scatter_map=[0]
-    )
+    return hlo.scatter(flat, index, hlo.flatten(value), None, update_window_dims=[], inserted=[0], scatter_map=[0])
 
 
 def to_dense(value: Value, layout: Layout) -> Value:

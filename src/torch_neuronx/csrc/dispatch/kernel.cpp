@@ -45,9 +45,22 @@ Ref argument_tuple(const CallView& call) {
   return tuple;
 }
 
-at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, const CallView& call, bool like_first) {
-  const size_t nbytes = static_cast<size_t>(result.storage_numel) * c10::elementSize(result.dtype);
-  auto storage = new_storage(nbytes, call.device);
+// Storages for the fresh results, before anything runs: a launch that does not fit the memory limit
+// must fail while the arguments it would donate are still whole.
+using Storages = c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 4>;
+
+Storages reserve_results(const Entry& entry, c10::DeviceIndex device) {
+  Storages storages;
+  for (const ResultSpec& result : entry.results) {
+    const bool fresh = result.kind == ResultKind::Fresh;
+    const size_t nbytes = static_cast<size_t>(result.storage_numel) * c10::elementSize(result.dtype);
+    storages.push_back(fresh ? new_storage(nbytes, device) : c10::intrusive_ptr<c10::StorageImpl>());
+  }
+  return storages;
+}
+
+at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusive_ptr<c10::StorageImpl> storage,
+                        const CallView& call, bool like_first) {
   DeviceBuffer::of(*storage).replace(array, result.dtype, result.storage_numel);
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                    c10::scalarTypeToTypeMeta(result.dtype));
@@ -70,14 +83,14 @@ void cut_rows(at::Tensor& tensor, PyObject* count) {
 }
 
 // The results of one execution, by index; writes are stored in their slots at once.
-std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, PyObject* arrays, CallView& call, const Operator& op) {
+std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, PyObject* arrays, CallView& call, const Operator& op, Storages storages) {
   std::vector<at::Tensor> tensors(entry->results.size());
   for (size_t i = 0; i < entry->results.size(); ++i) {
     const ResultSpec& result = entry->results[i];
     PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
     switch (result.kind) {
       case ResultKind::Fresh:
-        tensors[i] = fresh_tensor(result, Py_NewRef(array), call, entry->like_first);
+        tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry->like_first);
         break;
       case ResultKind::Write:
         call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype, result.storage_numel);
@@ -108,6 +121,7 @@ void drop_donated(const Entry& entry, CallView& call) {
 PyObject* const_name(const char* text) { return PyUnicode_InternFromString(text); }
 
 std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallView& call, const Operator& op) {
+  Storages storages = reserve_results(*entry, call.device);
   const Gil gil;
   static PyObject* with_tokens = [] {
     PyObject* name = const_name("with_tokens");
@@ -133,7 +147,7 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
     Py_DECREF(token);
     throw_python_error();
   }
-  auto tensors = take_results(entry, arrays.get(), call, op);
+  auto tensors = take_results(entry, arrays.get(), call, op, std::move(storages));
   note_work(call.device, token);
   if (runtime::launch_blocking()) {
     synchronize_device(call.device);

@@ -66,10 +66,7 @@ def custom_call(
         orders: Sequence[Any] = given or [tuple(range(r - 1, -1, -1)) for r in ranks]
         index = ir.IndexType.get()
         return ir.ArrayAttr.get(
-            [
-                ir.DenseIntElementsAttr.get(_index_array(o), type=index, shape=[len(o)])
-                for o in orders
-            ]
+            [ir.DenseIntElementsAttr.get(_index_array(o), type=index, shape=[len(o)]) for o in orders]
         )
 
     out_aliases = [

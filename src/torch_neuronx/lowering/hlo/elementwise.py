@@ -15,7 +15,7 @@ from torch_neuronx.lowering.hlo.literal import constant
 from torch_neuronx.lowering.hlo.shape import broadcast_shapes, broadcast_to
 from torch_neuronx.lowering.value import Scalar, Value
 
-__all__ = [  # noqa: RUF022  (grouped by kind)
+__all__ = [
     "abs_", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cbrt", "ceil", "cosh", "cosine",
     "count_leading_zeros", "digamma", "erf", "erf_inv", "erfc", "exponential", "expm1", "floor", "is_finite",
     "is_inf", "is_nan", "lgamma", "log", "log1p", "logistic", "negate", "not_", "popcnt", "round_afz",
@@ -163,5 +163,3 @@ def reduce_precision(x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
 def in_dtype(dtype: torch.dtype, op: Unary) -> Unary:
     """Runs `op` in another dtype and rounds the result back."""
     return lambda x: convert(op(convert(x, dtype)), x.dtype)
-
-

@@ -118,9 +118,7 @@ def index_grid(indices: Value, dim: int) -> Value:
     return concatenate(columns, indices.ndim)
 
 
-def sort(
-    xs: Sequence[Value], dim: int, less: Callable[..., Value], *, stable: bool = True
-) -> list[Value]:
+def sort(xs: Sequence[Value], dim: int, less: Callable[..., Value], *, stable: bool = True) -> list[Value]:
     """Sorts all xs together; `less(a0, b0, a1, b1, ...)` compares two rows."""
     op = stablehlo.SortOp(
         [tensor_type(x.shape, x.dtype) for x in xs], [x.ssa for x in xs], dimension=dim, is_stable=stable

@@ -89,7 +89,7 @@ def orgqr(a: Value, tau: Value) -> Value:
 def ormqr(a: Value, tau: Value, c: Value, left: bool, transpose: bool) -> Value:
     """Q c, Q^H c, c Q or c Q^H for the product Q of a's reflectors."""
     name = "unmqr" if is_complex(a.dtype) else "ormqr"
-    attributes = {"left": ir.BoolAttr.get(left), "transpose": ir.BoolAttr.get(transpose)}
+    attributes: dict[str, ir.Attribute] = {"left": ir.BoolAttr.get(left), "transpose": ir.BoolAttr.get(transpose)}
     return _call(name, [a, tau, c], [(c.shape, c.dtype)], attributes, {0: 2})[0]
 
 

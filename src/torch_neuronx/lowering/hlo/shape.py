@@ -121,9 +121,7 @@ def pad(
     """Pads with a number or a rank-0 Value; negative amounts crop; `interior` dilates."""
     inner = list(interior or [0] * x.ndim)
     value = fill.strong() if isinstance(fill, Value) else constant(fill, x.dtype)
-    shape = tuple(
-        n + a + b + max(n - 1, 0) * i for n, a, b, i in zip(x.shape, low, high, inner, strict=True)
-    )
+    shape = tuple(n + a + b + max(n - 1, 0) * i for n, a, b, i in zip(x.shape, low, high, inner, strict=True))
     if shape == x.shape and not any(low) and not any(high):
         return x
     return Value(stablehlo.pad(x.ssa, value.ssa, list(low), list(high), inner), x.dtype, static_dims(shape))

@@ -194,7 +194,7 @@ def householder_product(input: Value, tau: Value) -> Value:
         return input
     k = tau.shape[-1]
     if k == 0:
-        return hlo.broadcast_to(eye(*input.shape[-2:], input.dtype), input.shape)
+        return hlo.broadcast_to(eye(input.shape[-2], input.shape[-1], input.dtype), input.shape)
     b = math.prod(input.shape[:-2])
     return hlo.reshape(lapack.orgqr(batched(input), hlo.reshape(tau, (b, k))), input.shape)
 

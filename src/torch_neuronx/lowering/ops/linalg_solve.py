@@ -1,6 +1,6 @@
 """Linear systems, inverses and products of matrices."""
 
-# ruff: noqa: N803, N806  (arguments keep their names in torch's schemas)
+# ruff: noqa: N803  (arguments keep their names in torch's schemas)
 from __future__ import annotations
 
 import math
@@ -80,7 +80,7 @@ def cholesky_solve(self: Value, input2: Value, upper: bool = False) -> Value:
 def cholesky_inverse(self: Value, upper: bool = False) -> Value:
     if self.numel == 0:
         return self
-    return cholesky_apply(self, eye(*self.shape[-2:], self.dtype), upper)
+    return cholesky_apply(self, eye(self.shape[-1], self.shape[-1], self.dtype), upper)
 
 
 def _take_rows(x: Value, rows: Value) -> Value:
@@ -151,7 +151,7 @@ def inv_ex(A: Value, *, check_errors: bool = False) -> tuple[Value, Value]:
     packed, pivots, info = factor_lu(A)
     if check_errors:
         succeeded(info, "linalg.inv_ex", "The diagonal element is zero, the inversion could not be completed.")
-    identity = hlo.broadcast_to(eye(*A.shape[-2:], A.dtype), A.shape)
+    identity = hlo.broadcast_to(eye(A.shape[-1], A.shape[-1], A.dtype), A.shape)
     return lu_solve(packed, pivots, identity), info
 
 

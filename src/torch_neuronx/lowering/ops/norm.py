@@ -1,6 +1,6 @@
 """Layer, group, RMS and weight normalisation."""
 
-# ruff: noqa: N803, N806  (arguments keep their names in torch's schemas)
+# ruff: noqa: N803  (arguments keep their names in torch's schemas)
 from __future__ import annotations
 
 from collections.abc import Sequence

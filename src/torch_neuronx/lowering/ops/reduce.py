@@ -142,7 +142,7 @@ def moments(x: Value, over: Sequence[int], correction: Scalar | None) -> tuple[V
     apart = x - mean
     squares = hlo.sum_(apart * apart, over, True)
     if correction is None or not isinstance(correction, Value):
-        return squares / max(float(n) - float(1 if correction is None else correction), 0.0), mean
+        return squares / max(float(n) - (1.0 if correction is None else complex(correction).real), 0.0), mean
     freedom = hlo.constant(float(n), torch.float64) - hlo.convert(correction, torch.float64)
     return squares / hlo.convert(hlo.maximum(freedom, 0.0), x.dtype), mean
 
