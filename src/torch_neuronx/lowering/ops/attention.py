@@ -164,7 +164,7 @@ def _gradients(
     """Gradients of query, key, value and, when there is a bias, of the scores."""
     rows = p.block_rows()
     if rows is None or p.bias is not None:
-        grads = _gradients_at_once(p, grad, out, logsumexp, uniform)
+        grads: tuple[Value, Value, Value, Value | None] = _gradients_at_once(p, grad, out, logsumexp, uniform)
     else:
         grads = _gradients_in_blocks(p, grad, out, logsumexp, rows)
     d_query, d_key, d_value = (
@@ -175,11 +175,11 @@ def _gradients(
 
 def _gradients_in_blocks(
     p: _Problem, grad: Value, out: Value, logsumexp: Value, rows: int
-) -> tuple[Value, Value, Value, None]:
+) -> tuple[Value, Value, Value, Value | None]:
     def body(start: Value, d_query: Value, d_key: Value, d_value: Value) -> list[Value]:
-        parts = (_rows_from(x, start, rows, 2) for x in (grad, out, logsumexp))
+        grad_rows, out_rows, sums = (_rows_from(x, start, rows, 2) for x in (grad, out, logsumexp))
         block = p.block(start, rows)
-        dq, dk, dv, _ = _gradients_at_once(block, *parts, None)
+        dq, dk, dv, _ = _gradients_at_once(block, grad_rows, out_rows, sums, None)
         dq = hlo.reshape(dq, block.query.shape)
         return [start + rows, _put_rows(d_query, dq, start), d_key + dk, d_value + dv]
 

@@ -39,8 +39,6 @@ BINARY: Final = (
 Item = Callable[..., Value]
 Lists = Sequence[Value]
 
-Lists = Sequence[Value]
-
 
 def item(name: str, *args: Any, **named: Any) -> Value:
     """One element through the row (or decomposition) of a functional overload."""
