@@ -8,7 +8,7 @@ TESTS ?= tests
 CONFORMANCE ?= ../shared/tools/conformance.py
 
 python := $(abspath $(VENV))/bin/python
-pip := $(python) -m pip install --quiet --disable-pip-version-check
+pip := $(python) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ninja := $(abspath $(VENV))/bin/ninja
 cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
@@ -18,7 +18,7 @@ sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
 setup: $(done)/test
 
-$(done)/torch:
+$(done)/torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(pip) "$(TORCH)"
 	$(pip) scikit-build-core ninja $(if $(shell command -v cmake),,cmake)
@@ -38,7 +38,7 @@ build: $(done)/torch
 	@$(ninja) -C build/release -j $(JOBS) --quiet
 
 test: build $(done)/test
-	$(python) -m pytest $(TESTS) -q
+	$(python) -m pytest $(TESTS) -q -n $(JOBS)
 
 lint: $(done)/lint
 	$(python) -m ruff check .

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import torch  # noqa: F401 - torch's libraries must be loaded before the C++ core
 
 from torch_neuronx import _autoload
@@ -9,3 +12,22 @@ from torch_neuronx import _autoload
 __version__ = "0.1.0"
 
 _autoload.register()
+
+# Public names that live deeper and are imported when first asked for: `import torch` stays quick.
+_LAZY = {
+    "clear_op_tracking": "torch_neuronx.debug.tracking",
+    "get_executed_ops": "torch_neuronx.debug.tracking",
+    "get_fallback_ops": "torch_neuronx.debug.tracking",
+    "no_fallback": "torch_neuronx.debug.tracking",
+    "debug": "torch_neuronx",
+}
+
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'torch_neuronx' has no attribute {name!r}")
+    if name == "debug":
+        return importlib.import_module("torch_neuronx.debug")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -37,7 +37,7 @@ def _share_memory(original: Any) -> Any:
 
 def _reduce(tensor: torch.Tensor) -> Any:
     if tensor.device.type != "neuron":
-        return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+        return reductions.reduce_tensor(tensor)
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
             "cannot send a neuron tensor that requires grad and is not a leaf to another process: autograd does not "

@@ -37,6 +37,8 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 
 #define NEURON_FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
   AT_FORALL_FP32(NEURON_FP32)
+  // CUDA's lists leave its log_softmax in the low precision; CPU autocast computes it in float32, and so do we.
+  NEURON_FP32(cross_entropy_loss)
 #undef NEURON_FP32
 
 #define NEURON_FP32_SET_OPT_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)

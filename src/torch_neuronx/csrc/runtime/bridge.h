@@ -6,6 +6,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <string>
 
 namespace neuron::runtime {
 
@@ -22,6 +23,12 @@ bool in_bad_fork();
 // Returns a new reference.
 PyObject* from_host(const void* data, c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device);
 
+// The same, filled with zeros.
+PyObject* zeros(c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device);
+
+// Whether the array's memory was donated to another. The GIL must be held.
+bool is_deleted(PyObject* array);
+
 // Waits until the array is computed and returns the address of its host-visible memory, valid as
 // long as the array lives and is not donated. Raises the op's error when its computation failed.
 const void* host_pointer(PyObject* array);
@@ -31,5 +38,11 @@ void wait_token(PyObject* token);
 
 // Raises the first error that an already finished op left behind (index out of range, ...).
 void raise_deferred_errors(c10::DeviceIndex device);
+
+// Turns the pending Python error of a failed execution into one that names the op.
+[[noreturn]] void throw_execution_error(const std::string& op);
+
+// The device that factory calls without tensors go to.
+c10::DeviceIndex current_device();
 
 }  // namespace neuron::runtime

@@ -1,0 +1,1 @@
+"""From a lowered call to a loaded executable, through the on-disk cache."""

@@ -1,0 +1,212 @@
+"""Obtaining the executable of a call: from disk by its key, or lowered and compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torch_neuronx
+from torch_neuronx.compiler.container import FORMAT_VERSION, Container
+from torch_neuronx.compiler.disk_cache import DiskCache
+from torch_neuronx.lowering.call import Meta, lower_call
+from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
+from torch_neuronx.lowering.spec import Call, Result
+from torch_neuronx.lowering.views import Layout
+from torch_neuronx.runtime.protocol import Executable, ResultType
+from torch_neuronx.runtime.targets import runtime
+from torch_neuronx.scalar_types import dtype_of, number_of
+
+
+class LoweringFailed(RuntimeError):
+    """A row or a decomposition did not produce a valid program: a defect of this package."""
+
+
+@dataclass(frozen=True)
+class ResultInfo:
+    """One result of an executable; `storage_numel` counts the elements of its flat array."""
+
+    kind: str
+    dtype: torch.dtype
+    layout: Layout
+    storage_numel: int
+    slot: int
+
+    @property
+    def type(self) -> ResultType:
+        return ResultType(self.dtype, None if self.kind in ("count", "check") else self.storage_numel)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What the core must know to call an executable: saved beside it, so a hit needs no lowering."""
+
+    results: tuple[ResultInfo, ...]
+    returns: tuple[Any, ...]
+    rng_blocks: int
+    checks: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [
+            [r.kind, number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot]
+            for r in self.results
+        ]
+        return {"results": rows, "returns": self.returns, "rng_blocks": self.rng_blocks, "checks": self.checks}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Interface:
+        results = tuple(
+            ResultInfo(kind, dtype_of(number), Layout(tuple(sizes), tuple(strides)), numel, slot)
+            for kind, number, sizes, strides, numel, slot in data["results"]
+        )
+        checks = tuple((error, message) for error, message in data["checks"])
+        return cls(results, tuple(_return_from_json(r) for r in data["returns"]), data["rng_blocks"], checks)
+
+
+def _return_from_json(x: Any) -> Any:
+    """JSON has no tuples: ["result", i] and ["argument", p] are leaves, other lists are Tensor[] returns."""
+    if isinstance(x, list) and len(x) == 2 and x[0] in ("result", "argument", "integer"):
+        return (x[0], x[1])
+    return [_return_from_json(v) for v in x] if isinstance(x, list) else x
+
+
+@dataclass(frozen=True)
+class Obtained:
+    executable: Executable
+    interface: Interface
+
+
+@dataclass
+class _Counters:
+    compiled: int = 0
+    loaded: int = 0
+    failed: int = 0
+
+
+_counters = _Counters()
+_lock = threading.Lock()
+
+
+def _count(field: str) -> None:
+    with _lock:
+        setattr(_counters, field, getattr(_counters, field) + 1)
+
+
+def compile_counters() -> dict[str, int]:
+    """compiled: programs compiled by this process; loaded: executables read from disk; failed: defects."""
+    return {"compiled": _counters.compiled, "loaded": _counters.loaded, "failed": _counters.failed}
+
+
+@cache
+def disk_cache() -> DiskCache:
+    return DiskCache.from_environment(fingerprint=runtime().fingerprint)
+
+
+@cache
+def _code_version() -> str:
+    """A hash of everything that decides what a program looks like: this package's lowering and torch."""
+    digest = hashlib.sha256(f"{FORMAT_VERSION}/{torch_neuronx.__version__}/{torch.__version__}".encode())
+    for source in sorted((Path(__file__).parent.parent / "lowering").rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def key_of(call: Call, device: int) -> str:
+    """The name of a call's executable: program, engine, options and device."""
+    parts = (
+        _code_version(),
+        runtime().fingerprint,
+        repr(runtime().options),
+        str(device),
+        str(torch.get_default_dtype()),
+        repr(call),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def obtain(call: Call, device: int) -> Obtained:
+    """The executable of `call` on logical device `device`.
+
+    Raises the meta kernel's own errors, Unsupported when there is no native form, ResizeNeeded when
+    an out= argument must grow first, LoweringFailed when the program is not valid.
+    """
+    made: list[Obtained] = []
+
+    def make() -> Container:
+        obtained, program = _compile(call, device)
+        made.append(obtained)
+        return _container(key, call, obtained, program)
+
+    if not runtime().capabilities.serialises:
+        return _compile(call, device)[0]
+    key = key_of(call, device)
+    container = disk_cache().load_or_compile(key, make)
+    return made[0] if made else _load(container, key, call, device)
+
+
+def _load(container: Container, key: str, call: Call, device: int) -> Obtained:
+    interface = Interface.from_json(container.header.interface)
+    try:
+        executable = runtime().load(container.executable, device, [r.type for r in interface.results])
+    except Exception as error:  # noqa: BLE001 - whatever the engine says, the file is replaced
+        disk_cache().discard(key, f"the engine refused it: {error}")
+        return _compile(call, device)[0]
+    _count("loaded")
+    return Obtained(executable, interface)
+
+
+def _container(key: str, call: Call, obtained: Obtained, program: bytes) -> Container:
+    return Container.build(
+        program,
+        runtime().serialise(obtained.executable),
+        key=key,
+        fingerprint=runtime().fingerprint,
+        op=call.name,
+        created_by=torch_neuronx.__version__,
+        signature=repr(call.args),
+        options=dict(runtime().options),
+        interface=obtained.interface.to_json(),
+    )
+
+
+def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
+    metas = _infer(call)
+    try:
+        lowered = lower_call(call, metas)
+    except Unsupported:
+        raise
+    except Exception as error:
+        _count("failed")
+        raise LoweringFailed(f"lowering failed: {type(error).__name__}: {error}") from error
+    results = tuple(_info(r) for r in lowered.results)
+    try:
+        executable = runtime().compile(lowered.built.bytecode, device, [r.type for r in results])
+    except Exception as error:
+        _count("failed")
+        raise LoweringFailed(f"compilation failed: {type(error).__name__}: {error}") from error
+    _count("compiled")
+    interface = Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
+    return Obtained(executable, interface), lowered.built.bytecode
+
+
+def _infer(call: Call) -> list[Meta | None]:
+    try:
+        inferred = infer_pointwise(call) or infer(call)
+    except NoMeta:
+        return []
+    if inferred.resized:
+        raise ResizeNeeded(inferred.resized)
+    return list(inferred.metas)
+
+
+def _info(r: Result) -> ResultInfo:
+    if r.kind in ("count", "check"):
+        return ResultInfo(r.kind, r.dtype, r.layout, 1, r.slot)
+    numel = r.layout.numel if r.layout.dense else r.layout.extent
+    return ResultInfo(r.kind, r.dtype, r.layout, numel, r.slot)

@@ -1,0 +1,88 @@
+#include "dispatch/deferred.h"
+
+#include <deque>
+
+#include "errors.h"
+#include "gil.h"
+#include "python_ref.h"
+#include "runtime/bridge.h"
+
+namespace neuron::dispatch {
+namespace {
+
+constexpr size_t kMostPending = 256;  // above it the oldest half is read: its ops are done by then
+
+struct Pending {
+  c10::DeviceIndex device;
+  PyObject* code;
+  std::shared_ptr<const Entry> entry;
+  std::string op;
+  std::string where;
+};
+
+// Touched only with the GIL held.
+std::deque<Pending>& pending() {
+  static auto* list = new std::deque<Pending>();
+  return *list;
+}
+
+// "file.py:12" of the Python frame that called the op, or nothing.
+std::string python_line() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) {
+    return "";
+  }
+  Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  const int line = PyFrame_GetLineNumber(frame);
+  PyObject* name = reinterpret_cast<PyCodeObject*>(code.get())->co_filename;
+  const char* file = PyUnicode_AsUTF8(name);
+  return file == nullptr ? "" : std::string(file) + ":" + std::to_string(line);
+}
+
+void raise_check(const Pending& check, int32_t code) {
+  const auto& [error, message] = check.entry->checks.at(static_cast<size_t>(code - 1));
+  std::string what = message + " (" + check.op;
+  what += check.where.empty() ? ")" : ", called at " + check.where + ")";
+  Ref builtins(PyImport_ImportModule("builtins"));
+  Ref type(PyObject_GetAttrString(builtins.get(), error.c_str()));
+  PyErr_SetString(type ? type.get() : PyExc_RuntimeError, what.c_str());
+  throw_python_error();
+}
+
+// Reads one code; raises when its check failed.
+void read(Pending check) {
+  Ref code(check.code);
+  const void* data = runtime::host_pointer(code.get());
+  const int32_t value = *static_cast<const int32_t*>(data);
+  if (value != 0) {
+    raise_check(check, value);
+  }
+}
+
+}  // namespace
+
+void defer_check(c10::DeviceIndex device, PyObject* code, std::shared_ptr<const Entry> entry, const std::string& op) {
+  auto& list = pending();
+  list.push_back({device, code, std::move(entry), op, python_line()});
+  while (list.size() > kMostPending) {
+    Pending oldest = std::move(list.front());
+    list.pop_front();
+    read(std::move(oldest));
+  }
+}
+
+void raise_deferred(c10::DeviceIndex device) {
+  Gil gil;
+  auto& list = pending();
+  for (size_t i = 0; i < list.size();) {
+    if (list[i].device != device) {
+      ++i;
+      continue;
+    }
+    Pending check = std::move(list[i]);
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+    read(std::move(check));
+  }
+}
+
+}  // namespace neuron::dispatch

@@ -1,0 +1,267 @@
+// The one kernel behind every op: key, lookup, execute, wrap.
+#include <ATen/core/TensorBase.h>
+#include <ATen/native/Resize.h>
+#include <c10/core/TensorImpl.h>
+
+#include "device/allocator.h"
+#include "device/generator.h"
+#include "device/stream.h"
+#include "dispatch/deferred.h"
+#include "dispatch/operator.h"
+#include "dispatch/parameters.h"
+#include "dispatch/python_call.h"
+#include "errors.h"
+#include "gil.h"
+#include "python_ref.h"
+#include "runtime/bridge.h"
+#include "runtime/settings.h"
+
+namespace neuron::dispatch {
+namespace {
+
+// Memory nobody wrote is about to be read: give it zeros.
+void materialise(const SlotLeaf& slot) {
+  if (slot.buffer->handle == nullptr) {
+    slot.buffer->replace(runtime::zeros(slot.dtype, slot.numel, slot.buffer->device), slot.dtype, slot.numel);
+  }
+}
+
+Ref argument_tuple(const CallView& call) {
+  Py_ssize_t count = call.params.empty() ? 0 : 1;
+  for (const SlotLeaf& slot : call.slots) {
+    count += slot.present;
+  }
+  Ref tuple(PyTuple_New(count));
+  Py_ssize_t i = 0;
+  for (const SlotLeaf& slot : call.slots) {
+    if (slot.present) {
+      materialise(slot);
+      PyTuple_SET_ITEM(tuple.get(), i++, Py_NewRef(slot.buffer->handle));
+    }
+  }
+  if (!call.params.empty()) {
+    PyTuple_SET_ITEM(tuple.get(), i, parameter_array(call.params, call.device));
+  }
+  return tuple;
+}
+
+// Storages for the fresh results, before anything runs: a launch that does not fit the memory limit
+// must fail while the arguments it would donate are still whole.
+using Storages = c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 4>;
+
+Storages reserve_results(const Entry& entry, c10::DeviceIndex device) {
+  Storages storages;
+  for (const ResultSpec& result : entry.results) {
+    const bool fresh = result.kind == ResultKind::Fresh;
+    const size_t nbytes = static_cast<size_t>(result.storage_numel) * c10::elementSize(result.dtype);
+    storages.push_back(fresh ? new_storage(nbytes, device) : c10::intrusive_ptr<c10::StorageImpl>());
+  }
+  return storages;
+}
+
+at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusive_ptr<c10::StorageImpl> storage,
+                        const CallView& call, bool like_first) {
+  DeviceBuffer::of(*storage).replace(array, result.dtype, result.storage_numel);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                   c10::scalarTypeToTypeMeta(result.dtype));
+  if (like_first) {
+    const at::Tensor& first = call.tensors[0].tensor;
+    impl->set_sizes_and_strides(first.sizes(), first.strides());
+  } else {
+    impl->set_sizes_and_strides(result.sizes, result.strides);
+  }
+  return at::Tensor(std::move(impl));
+}
+
+// A data-dependent number of rows: waits for the count and cuts the tensor to it.
+void cut_rows(at::Tensor& tensor, PyObject* count) {
+  const int64_t rows = *static_cast<const int64_t*>(runtime::host_pointer(count));
+  c10::SmallVector<int64_t, 5> sizes(tensor.sizes().begin(), tensor.sizes().end());
+  sizes[0] = rows;
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_contiguous(sizes);
+}
+
+// The results of one execution, by index; writes are stored in their slots at once.
+std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, PyObject* arrays, CallView& call,
+                                     const Operator& op, Storages storages) {
+  std::vector<at::Tensor> tensors(entry->results.size());
+  for (size_t i = 0; i < entry->results.size(); ++i) {
+    const ResultSpec& result = entry->results[i];
+    PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
+    switch (result.kind) {
+      case ResultKind::Fresh:
+        tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry->like_first);
+        break;
+      case ResultKind::Write:
+        call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype,
+                                                                     result.storage_numel);
+        break;
+      case ResultKind::Count:
+        cut_rows(tensors[static_cast<size_t>(result.slot)], array);
+        break;
+      case ResultKind::Check:
+        defer_check(call.device, Py_NewRef(array), entry, op.name);
+        break;
+    }
+  }
+  return tensors;
+}
+
+// A failed execution has consumed donated arguments: those storages are left unwritten.
+void drop_donated(const Entry& entry, CallView& call) {
+  for (const ResultSpec& result : entry.results) {
+    if (result.kind == ResultKind::Write) {
+      DeviceBuffer* buffer = call.slots[static_cast<size_t>(result.slot)].buffer;
+      if (runtime::is_deleted(buffer->handle)) {
+        buffer->replace(nullptr, c10::ScalarType::Undefined, 0);
+      }
+    }
+  }
+}
+
+PyObject* const_name(const char* text) { return PyUnicode_InternFromString(text); }
+
+std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallView& call, const Operator& op) {
+  Storages storages = reserve_results(*entry, call.device);
+  const Gil gil;
+  static PyObject* with_tokens = [] {
+    PyObject* name = const_name("with_tokens");
+    return PyTuple_Pack(1, name);  // interning never gives up the GIL, so this static cannot deadlock
+  }();
+  static PyObject* consume_token = const_name("consume_token");
+  static PyObject* consume_results = const_name("consume_with_handlers");
+
+  const Ref arguments = argument_tuple(call);
+  PyObject* const call_args[] = {arguments.get(), Py_True};
+  const Ref ran(PyObject_Vectorcall(entry->execute, call_args, 1, with_tokens));
+  if (!ran) {
+    drop_donated(*entry, call);
+    runtime::throw_execution_error(op.name);
+  }
+  PyObject* const self_args[] = {ran.get(), entry->handlers};
+  PyObject* token = PyObject_VectorcallMethod(consume_token, self_args, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (token == nullptr) {
+    throw_python_error();
+  }
+  const Ref arrays(PyObject_VectorcallMethod(consume_results, self_args, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!arrays) {
+    Py_DECREF(token);
+    throw_python_error();
+  }
+  auto tensors = take_results(entry, arrays.get(), call, op, std::move(storages));
+  note_work(call.device, token);
+  if (runtime::launch_blocking()) {
+    synchronize_device(call.device);
+  }
+  return tensors;
+}
+
+c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& results, const torch::jit::Stack& stack,
+                        size_t count) {
+  switch (spec.kind) {
+    case ReturnSpec::Kind::Result:
+      return results[static_cast<size_t>(spec.index)];
+    case ReturnSpec::Kind::Argument:
+      return torch::jit::peek(stack, static_cast<size_t>(spec.index), count);
+    case ReturnSpec::Kind::List: {
+      c10::List<at::Tensor> list;
+      list.reserve(spec.items.size());
+      for (const ReturnSpec& item : spec.items) {
+        list.push_back(make_return(item, results, stack, count).toTensor());
+      }
+      return list;
+    }
+    case ReturnSpec::Kind::Integer:
+      return spec.index;
+    case ReturnSpec::Kind::None:
+      break;
+  }
+  return at::Tensor();
+}
+
+void push_returns(const Entry& entry, const std::vector<at::Tensor>& results, const c10::FunctionSchema& schema,
+                  torch::jit::Stack* stack) {
+  const size_t count = schema.arguments().size();
+  c10::SmallVector<c10::IValue, 2> returned;
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    returned.push_back(make_return(entry.returns[i], results, *stack, count));
+  }
+  torch::jit::drop(*stack, count);
+  for (c10::IValue& value : returned) {
+    stack->push_back(std::move(value));
+  }
+}
+
+// out= arguments of another shape grow first, with torch's warning.
+void resize_outputs(const std::vector<Resolution::Resize>& resizes, torch::jit::Stack* stack, size_t count) {
+  for (const auto& resize : resizes) {
+    at::Tensor out = torch::jit::peek(*stack, static_cast<size_t>(resize.position), count).toTensor();
+    at::native::resize_output(out, resize.sizes);
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(resize.sizes, resize.strides);
+  }
+}
+
+std::shared_ptr<const Entry> entry_of(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack,
+                                      CallView& call) {
+  if (auto entry = op.find(call.key)) {
+    return entry;
+  }
+  const NoGil unlocked;  // another thread may hold `resolving` while it waits for the GIL
+  const std::lock_guard<std::mutex> lock(op.resolving);
+  if (auto entry = op.find(call.key)) {
+    return entry;
+  }
+  Resolution resolution = resolve(op, schema, *stack, call);
+  if (resolution.entry == nullptr) {
+    resize_outputs(resolution.resizes, stack, schema.arguments().size());
+    return nullptr;
+  }
+  op.remember(call.key, resolution.entry);
+  return resolution.entry;
+}
+
+// The random state of this call goes into the last two parameters.
+void draw_random_state(const Entry& entry, CallView& call) {
+  const auto [seed, offset] = generator_for(call.generator, call.device).philox_engine_inputs(entry.rng_blocks);
+  call.params[static_cast<size_t>(call.rng_param)] = static_cast<int64_t>(seed);
+  call.params[static_cast<size_t>(call.rng_param) + 1] = static_cast<int64_t>(offset);
+}
+
+constexpr int kMostResizes = 2;  // a resize is followed by one retry with the new key
+
+}  // namespace
+
+void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = handle.schema();
+  for (int attempt = 0; attempt < kMostResizes; ++attempt) {
+    CallView call;
+    view_call(op, schema, stack, call);
+    if (call.device < 0) {
+      call.device = runtime::current_device();
+    }
+    if (call.refusal != nullptr) {
+      return run_on_host(op, schema, stack, call.refusal);
+    }
+    const std::shared_ptr<const Entry> entry = entry_of(op, schema, stack, call);
+    if (entry == nullptr) {
+      continue;
+    }
+    if (entry->fallback) {
+      return run_on_host(op, schema, stack, entry->reason);
+    }
+    if (call.rng_param >= 0) {
+      draw_random_state(*entry, call);
+    }
+    const auto results = execute(entry, call, op);
+    push_returns(*entry, results, schema, stack);
+    count_native(op);
+    return;
+  }
+  TORCH_CHECK(
+      false, op.name,
+      ": an out= argument still has the wrong shape after it was resized; give it a tensor of the result's shape");
+}
+
+}  // namespace neuron::dispatch

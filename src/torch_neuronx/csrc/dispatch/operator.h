@@ -1,0 +1,62 @@
+// One bound overload: what its row in the lowering table told us, and its executables by key.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "dispatch/entry.h"
+#include "dispatch/key.h"
+
+namespace neuron::dispatch {
+
+struct Operator {
+  std::string name;  // "aten::add.Tensor"
+  bool pointwise = false;
+  bool random = false;
+  bool host_inputs = false;
+  // The table lists it. Others run op by op through torch's decomposition or on the CPU.
+  bool has_row = false;
+  std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time
+  std::vector<bool> written;          // per argument
+  std::vector<bool> unread;           // per argument: overwritten without being read when it is whole
+  std::vector<c10::IValue> defaults;  // per argument, None when the schema has none
+
+  explicit Operator(const c10::FunctionSchema& schema);
+
+  // The cached entry of a key, or null.
+  std::shared_ptr<const Entry> find(const Key& key);
+  void remember(const Key& key, std::shared_ptr<const Entry> entry);
+  void clear();
+
+  std::atomic<uint64_t> executed{0};  // native runs since the last clear
+
+  // Held while a key is resolved, so that two threads compile it once.
+  std::mutex resolving;
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<Key, std::shared_ptr<const Entry>, KeyHash> entries_;
+};
+
+// The record of an operator, made on first use.
+Operator& operator_of(const c10::OperatorHandle& handle);
+
+// Drops every cached executable in memory.
+void clear_executables();
+
+// Native runs by overload, ops that never ran left out.
+inline void count_native(Operator& op) { op.executed.fetch_add(1, std::memory_order_relaxed); }
+std::vector<std::pair<std::string, uint64_t>> executed_counts();
+void clear_executed_counts();
+
+// Runs an op whose arguments are on `stack`, as the dispatcher would.
+void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stack* stack);
+
+}  // namespace neuron::dispatch

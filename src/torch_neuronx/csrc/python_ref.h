@@ -1,0 +1,28 @@
+// An owned Python reference, released at the end of its scope. The GIL must be held.
+#pragma once
+
+#include <Python.h>
+
+namespace neuron {
+
+class Ref {
+ public:
+  explicit Ref(PyObject* object = nullptr) : object_(object) {}
+  ~Ref() { Py_XDECREF(object_); }
+  Ref(Ref&& other) noexcept : object_(other.release()) {}
+  Ref(const Ref&) = delete;
+  Ref& operator=(const Ref&) = delete;
+
+  PyObject* get() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  PyObject* release() {
+    PyObject* object = object_;
+    object_ = nullptr;
+    return object;
+  }
+
+ private:
+  PyObject* object_;
+};
+
+}  // namespace neuron

@@ -1,0 +1,70 @@
+"""Starting the device: the runtime, the table, and a kernel for every overload in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import cache
+
+import torch
+
+from torch_neuronx import _C
+from torch_neuronx.lowering import table
+from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.table import Row, overload
+from torch_neuronx.runtime.targets import runtime
+
+_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER = 1, 2, 4, 8
+_NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
+# These have kernels of their own in the core.
+_OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "aten::set_", "aten::record_stream"})
+_lock = threading.RLock()
+
+
+def start() -> None:
+    """Brings the device up. Called by the core at the first device op; safe to call again."""
+    with _lock:
+        _start()
+
+
+@cache
+def _start() -> None:
+    runtime()
+    table.load()
+    for name in list(table.rows):
+        for form in _forms(name):
+            _bind(form, table.rows[name])
+
+
+def _forms(name: str) -> Iterator[Form]:
+    """The row's own overload, and every in-place and out= overload derived from it."""
+    yield resolve(name)
+    namespace, _, rest = name.partition("::")
+    base = rest.partition(".")[0]
+    mutating = f"{base.removesuffix('_functional')}_"  # normal_functional -> normal_
+    for other in (base, mutating, f"__i{base[2:]}" if base.startswith("__") else ""):
+        packet = getattr(getattr(torch.ops, namespace), other, None) if other else None
+        for variant in packet.overloads() if packet is not None else ():
+            full = f"{namespace}::{other}" + ("" if variant == "default" else f".{variant}")
+            if full not in table.rows:
+                form = resolve(full)
+                if form.derived and form.functional == name:
+                    yield form
+
+
+def _bind(form: Form, row: Row) -> None:
+    op = overload(form.name)
+    if op.namespace != "aten":
+        return
+    arguments = op._schema.arguments
+    operands = tuple(i for i, a in enumerate(arguments) if str(a.type) in _NUMBERS and a.name not in row.attributes)
+    unread = tuple(i for i in form.written if form.derived and (arguments[i].is_out or not row.reads_self))
+    flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
+    if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
+        flags |= _REGISTER
+    _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)
+
+
+def _needs_kernel(op: torch._ops.OpOverload) -> bool:
+    """Composites with implicit autograd must stay composite, or their gradient is lost."""
+    return not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")

@@ -1,0 +1,231 @@
+"""Lowering one call: read its views, emit the op, lay out fresh results, write back the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from torch_neuronx.lowering import hlo, views
+from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
+from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.module import Argument, Built, Program, build_module
+from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, Slot, TensorSpec
+from torch_neuronx.lowering.table import Writes, overload, rows
+from torch_neuronx.lowering.value import Sized, Value
+from torch_neuronx.lowering.views import Layout, contiguous_strides
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What the meta kernel says about one returned tensor; dtype None: whatever was emitted."""
+
+    dtype: torch.dtype | None
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program for one call and how its results map to the op's returns.
+
+    returns   one entry per schema return: ("result", i), ("argument", position), ("integer", n),
+              None, or a list of them.
+    """
+
+    built: Built
+    results: tuple[Result, ...]
+    returns: tuple[Any, ...]
+
+
+class _Storages:
+    """The current value of every slot while the call is emitted."""
+
+    def __init__(self, slots: Sequence[Slot], arguments: list[Value], params: Value | None) -> None:
+        present = iter(arguments)
+        self.values = [next(present) if s.present else None for s in slots]
+        self.slots = slots
+        self.params = params
+        self.written: set[int] = set()
+
+    def flat(self, slot: int) -> Value:
+        value = self.values[slot]
+        if value is None:  # reading memory nobody wrote
+            value = hlo.full((self.slots[slot].numel,), 0, self.slots[slot].dtype)
+        return value
+
+    def param(self, index: int) -> Value:
+        assert self.params is not None
+        return hlo.reshape(hlo.slice_dim(self.params, 0, index, index + 1), ())
+
+    def read(self, spec: TensorSpec) -> Value:
+        offset = None if spec.offset is None else self.param(spec.offset)
+        flat = views.reinterpret(self.flat(spec.slot), spec.dtype)
+        value = _lazy(views.read(flat, spec.layout, offset, spec.fits), spec)
+        return value if spec.layout.row_major else replace(value, row_major=False)
+
+    def write(self, spec: TensorSpec, value: Value) -> None:
+        shaped = _lazy(hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes), spec)
+        if spec.offset is None:
+            flat = views.to_dense(shaped, spec.layout)
+        else:
+            old = views.reinterpret(self.flat(spec.slot), spec.dtype)
+            flat = views.write(old, spec.layout, self.param(spec.offset), spec.fits, shaped)
+            flat = views.reinterpret(flat, self.slots[spec.slot].dtype)
+        self.values[spec.slot] = flat
+        self.written.add(spec.slot)
+
+    def scalar(self, spec: ScalarSpec) -> Value:
+        word = self.param(spec.param)
+        if spec.dtype.is_complex:
+            re, im = (hlo.bitcast(w, torch.float64) for w in (word, self.param(spec.param + 1)))
+            value = hlo.convert(hlo.complex_(re, im), spec.dtype)
+        elif spec.dtype.is_floating_point:
+            value = hlo.convert(hlo.bitcast(word, torch.float64), spec.dtype)
+        else:
+            value = hlo.convert(word, spec.dtype)
+        return Value(value.ssa, value.dtype, (), spec.weak)
+
+
+def _lazy(value: Value, spec: TensorSpec) -> Value:
+    """What the stored value means through a lazy conjugation or negation, or the other way round."""
+    if spec.conj:
+        value = hlo.complex_(hlo.real(value), hlo.negate(hlo.imag(value)))
+    return hlo.negate(value) if spec.neg else value
+
+
+def _materialise(x: Any, storages: _Storages) -> Any:
+    if isinstance(x, TensorSpec):
+        return storages.read(x)
+    if isinstance(x, ScalarSpec):
+        return storages.scalar(x)
+    if isinstance(x, tuple):
+        return [_materialise(v, storages) for v in x]
+    return x
+
+
+def lower_call(call: Call, metas: Sequence[Meta | None]) -> Lowered:
+    """Builds the program of a call. `metas` has one entry per fresh tensor it returns, in order.
+
+    A None entry means torch has no meta kernel for the op: contiguous results of the emitted shape.
+    """
+    form = resolve(call.name)
+    results: list[Result] = []
+    returns: list[Any] = []
+
+    def body(program: Program, arguments: list[Value]) -> list[Value]:
+        params = arguments.pop() if call.params else None
+        storages = _Storages(call.slots, arguments, params)
+        if call.rng is not None:
+            program.rng_seed, program.rng_offset = storages.param(call.rng), storages.param(call.rng + 1)
+        outputs = _emit(call, form, storages)
+        fresh, written = _split(form, outputs)
+        values = _lay_out_fresh(fresh, list(metas), results, returns)
+        for position, value in written:
+            _write_argument(call.args[position], value, storages)
+        if form.written and not form.returns_fresh:
+            returns.extend(("argument", p) for p in form.written)
+        for slot in sorted(storages.written):
+            flat = storages.flat(slot)
+            results.append(Result("write", flat.dtype, Layout((flat.numel,), (1,)), slot))
+            values.append(flat)
+        return values
+
+    def donations() -> dict[int, int]:
+        position = {s: i for i, s in enumerate(i for i, s in enumerate(call.slots) if s.present)}
+        return {
+            position[r.slot]: i
+            for i, r in enumerate(results)
+            if r.kind == "write"
+            and r.slot in position
+            and call.slots[r.slot].dtype == r.dtype
+            and call.slots[r.slot].numel == r.layout.numel
+        }
+
+    arguments = [Argument((s.numel,), s.dtype) for s in call.slots if s.present]
+    if call.params:
+        arguments.append(Argument((call.params,), torch.int64))
+    built = build_module(call.name.replace("::", "_").replace(".", "_"), arguments, body, donations)
+    if built.checks:
+        results.append(Result("check", torch.int32, Layout((), ())))
+    return Lowered(built, tuple(results), tuple(returns))
+
+
+def _emit(call: Call, form: Form, storages: _Storages) -> Any:
+    functional = overload(form.functional)
+    reads_self = form.functional not in rows or rows[form.functional].reads_self
+    given = []
+    for i, position in enumerate(form.arguments):
+        x = call.args[position]
+        if i == 0 and not reads_self and form.derived and isinstance(x, TensorSpec):
+            given.append(hlo.full(x.layout.sizes, 0, x.dtype))
+        else:
+            given.append(_materialise(x, storages))
+    positional, named = bind_arguments(functional, given, {})
+    return emit_overload(form.functional, functional, positional, named)
+
+
+def _split(form: Form, outputs: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
+    """(fresh returns, [(argument position, new value)])."""
+    if isinstance(outputs, Writes):
+        names = [a.name for a in overload(form.name)._schema.arguments]
+        fresh = list(outputs.returns) if form.returns_fresh else []
+        return fresh, [(names.index(n), v) for n, v in outputs.writes.items()]
+    listed = _as_list(form.functional, outputs)
+    if form.derived:
+        return [], list(zip(form.written, listed, strict=True))
+    if form.written:
+        raise Unsupported(f"{form.name} writes its arguments but its row does not say which values")
+    return listed, []
+
+
+def _as_list(name: str, outputs: Any) -> list[Any]:
+    """One entry per schema return; a Tensor[] return is one entry holding a list."""
+    returns = overload(name)._schema.returns
+    if len(returns) == 1:
+        return [outputs]
+    return list(outputs)
+
+
+def _lay_out_fresh(
+    fresh: Sequence[Any], metas: list[Meta | None], results: list[Result], returns: list[Any]
+) -> list[Value]:
+    values: list[Value] = []
+
+    def one(x: Any) -> Any:
+        if x is None:
+            return None
+        if isinstance(x, (list, tuple)):
+            return [one(v) for v in x]
+        if isinstance(x, int):
+            return ("integer", x)
+        count = x.count if isinstance(x, Sized) else None
+        value = x.value if isinstance(x, Sized) else x
+        meta = metas.pop(0) if metas else None
+        if meta is None or count is not None:
+            dtype = (meta.dtype if meta else None) or value.dtype
+            meta = Meta(dtype, Layout(value.shape, contiguous_strides(value.shape)))
+        if value.shape != meta.layout.sizes:
+            raise RuntimeError(f"emitted shape {value.shape}, the meta kernel says {meta.layout.sizes}")
+        if meta.dtype not in (None, value.dtype):
+            raise RuntimeError(f"emitted dtype {value.dtype}, the meta kernel says {meta.dtype}")
+        index = len(results)
+        results.append(Result("fresh", value.dtype, meta.layout))
+        values.append(views.to_storage(value, meta.layout))
+        if count is not None:
+            results.append(Result("count", torch.int64, Layout((), ()), index))
+            values.append(hlo.convert(count, torch.int64))
+        return ("result", index)
+
+    returns.extend(one(x) for x in fresh)
+    return values
+
+
+def _write_argument(spec: Any, value: Any, storages: _Storages) -> None:
+    if isinstance(spec, tuple):
+        for s, v in zip(spec, value, strict=True):
+            _write_argument(s, v, storages)
+    elif spec is not None:
+        storages.write(spec, value.value if isinstance(value, Sized) else value)
