@@ -65,8 +65,7 @@ class Block(nn.Module):
         )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
-        y: Tensor = self.mlp(self.norm2(x))
-        return x + y
+        return x + self.mlp(self.norm2(x))
 
 
 class GPT2(nn.Module):

@@ -29,7 +29,7 @@ def mlp_step(device: str) -> Workload:
     def step() -> torch.Tensor:
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         wait(device)
         return loss.detach()

@@ -155,16 +155,39 @@ def test_matrix_exponential(dtype: torch.dtype, scale: float) -> None:
     check(aten.linalg_matrix_exp.default, a, **TOLERANT)
 
 
+def check_in_steps(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with Lowered(strict=True):
+        return aten.linalg_lstsq.default(a, b, driver="gelsd")
+
+
 def test_least_squares_and_pseudo_inverse() -> None:
     a, b = randn(5, 3), randn(5, 2)
     for driver in (None, "gels", "gelsd"):
         got = run(aten.linalg_lstsq.default, (a, b), {"driver": driver})
         for x, y in zip(got, aten.linalg_lstsq.default(a, b, driver=driver), strict=True):
             torch.testing.assert_close(x, y)
+    many = randn(2, 5, 3), randn(2, 5, 2)
+    for x, y in zip(check_in_steps(*many), aten.linalg_lstsq.default(*many, driver="gelsd"), strict=True):
+        torch.testing.assert_close(x, y)
     low = randn(4, 1) @ randn(1, 3)
     with Lowered(strict=True):
         got = torch.linalg.pinv(low), torch.linalg.pinv(low @ low.mT, hermitian=True)
     torch.testing.assert_close(got, (torch.linalg.pinv(low), torch.linalg.pinv(low @ low.mT, hermitian=True)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_ldl(dtype: torch.dtype, hermitian: bool) -> None:
+    a = randn(3, 6, 6, dtype=dtype)
+    a = a + (a.mH if hermitian else a.mT)  # indefinite: both kinds of pivots occur
+    a[2, 0, 0] = 0
+    ld, pivots, _ = check(aten.linalg_ldl_factor_ex.default, a, hermitian=hermitian, **TOLERANT)
+    assert (pivots < 0).any() and (pivots > 0).any()
+    check(aten.linalg_ldl_solve.default, ld, pivots, randn(6, 2, dtype=dtype), hermitian=hermitian, **TOLERANT)
+
+
+def test_ldl_of_a_singular_matrix() -> None:
+    check(aten.linalg_ldl_factor_ex.default, torch.diag(torch.tensor([1.0, 0.0, 2.0])))
 
 
 def test_empty_matrices() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from emulate import check, run
+from emulate import Lowered, check, run
 
 aten = torch.ops.aten
 NAN, INF = float("nan"), float("inf")
@@ -69,6 +69,18 @@ def test_distinct_values() -> None:
     rows = torch.tensor([[1, 2], [0, 5], [1, 2], [0, 4]])
     check(aten.unique_dim.default, rows, 0, True, True, True)
     check(aten.unique_dim_consecutive.default, rows[[0, 2, 1, 3]], 0, True, True)
+
+
+def test_sizes_that_need_a_look_at_the_data_stay_on_the_device() -> None:
+    x = torch.tensor([3, 0, 3, 1])
+    check(torch.bincount, x)
+    check(torch.bincount, x, torch.tensor([0.5, 1.0, 2.0, 4.0]), 7)
+    check(torch.bincount, torch.empty(0, dtype=torch.int64), minlength=2)
+    rows = torch.tensor([[1, 1, 2, 1], [0, 0, 5, 0]])
+    check(torch.unique_consecutive, rows, dim=1)
+    check(torch.unique, rows, dim=1, return_inverse=True, return_counts=True)
+    with Lowered(strict=True), pytest.raises(RuntimeError, match="non-negative"):
+        torch.bincount(torch.tensor([-1]))
 
 
 @pytest.mark.parametrize("n", [5, 100])

@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import compute_dtype
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.unique import scatter_rows
 from torch_neuronx.lowering.promotion import promote
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Scalar, Value
 
 Find = Callable[[Value, Value], tuple[Value, Value]]
@@ -233,3 +235,24 @@ def histogramdd_tensors(
     self: Value, bins: Sequence[Value], *, weight: Value | None = None, density: bool = False
 ) -> Value:
     return _joint(self, bins, lambda x, e: _between(e, x), weight, density)
+
+
+@lower("aten::bincount")
+def bincount(self: Value, weights: Value | None = None, minlength: int = 0) -> Value:
+    raise Unsupported("the number of bins is one more than the largest element")
+
+
+@in_steps("aten::bincount")
+def bincount_in_steps(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    low, high = (int(v) for v in torch.aminmax(self)) if self.numel() else (0, -1)
+    if self.dim() != 1 or low < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    kept = weights is not None and weights.dtype is torch.float32
+    dtype = torch.int64 if weights is None else torch.float32 if kept else torch.float64
+    ones = torch.ones_like(self, dtype=dtype) if weights is None else weights.to(dtype)
+    bins = torch.zeros(max(high + 1, minlength), dtype=dtype, device=self.device)
+    return bins.index_add(0, self.long(), ones)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import real_of
@@ -25,7 +26,7 @@ from torch_neuronx.lowering.ops.linalg import (
     zeros,
 )
 from torch_neuronx.lowering.promotion import promote
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Sized, Value
 
 
@@ -83,7 +84,7 @@ def cholesky_inverse(self: Value, upper: bool = False) -> Value:
     return cholesky_apply(self, eye(self.shape[-1], self.shape[-1], self.dtype), upper)
 
 
-def _take_rows(x: Value, rows: Value) -> Value:
+def take_rows(x: Value, rows: Value) -> Value:
     """x[b, rows[b, i]] for (batch, n, k) and (batch, m)."""
     return hlo.gather(
         x,
@@ -105,11 +106,11 @@ def _solve_factored(lu: Value, pivots: Value, b: Value, trans: str) -> Value:
     """x with op(A) x = b for (batch, n, n) factors of A; op is N, T or C."""
     perm = permutation(pivots, lu.shape[1])
     if trans == "N":
-        y = lapack.trsm(lu, _take_rows(b, perm), left=True, upper=False, unit=True)
+        y = lapack.trsm(lu, take_rows(b, perm), left=True, upper=False, unit=True)
         return lapack.trsm(lu, y, left=True, upper=True)
     y = lapack.trsm(lu, b, left=True, upper=True, trans=trans)
     y = lapack.trsm(lu, y, left=True, upper=False, trans=trans, unit=True)
-    return _take_rows(y, _inverse_permutation(perm))
+    return take_rows(y, _inverse_permutation(perm))
 
 
 @lower("aten::linalg_lu_solve")
@@ -245,6 +246,24 @@ def lstsq(
     ranks = hlo.reshape(rank, shape) if method != "gels" else zeros((0,), torch.int64)
     values = hlo.reshape(s, (*shape, s.shape[1])) if method in ("gelsd", "gelss") else none
     return hlo.reshape(x, x.shape[:-1]) if vector else x, residuals, ranks, values
+
+
+@in_steps("aten::linalg_lstsq")
+def lstsq_in_steps(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A batch has residuals when all of its matrices have full rank: that takes a look."""
+    if self.numel() == 0 or b.numel() == 0:  # nothing to compute: the CPU knows the shapes
+        none = torch.ops.aten.linalg_lstsq.default(self.cpu(), b.cpu(), rcond, driver=driver)
+        return tuple(t.to(self.device) for t in none)
+    x, _, rank, _ = torch.ops.aten.linalg_lstsq.default(self, b, rcond)
+    vector = b.dim() == 1 or b.shape == self.shape[:-1]
+    rhs = b.unsqueeze(-1) if vector else b
+    values = torch.linalg.svdvals(self).expand(*rank.shape, -1)
+    residuals = values.new_empty(0)
+    if bool((rank == self.shape[-1]).all()):
+        residuals = (self @ (x.unsqueeze(-1) if vector else x) - rhs).abs().square().sum(-2)
+    return x, residuals, rank, values
 
 
 @lower("aten::linalg_pinv.atol_rtol_tensor")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.ops.sort import from_key, sorted_keys, starts_run
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Sized, Value
 
 
@@ -91,6 +93,8 @@ def _order_rows(rows: Value) -> Value:
     """Positions that sort the rows lexicographically: one stable sort a column, last column first."""
     n, columns = rows.shape
     order = hlo.iota((n,), 0)
+    if n == 0:
+        return order
     for c in reversed(range(columns)):
         column = hlo.take_rows(hlo.reshape(hlo.slice_dim(rows, 1, c, c + 1), (n,)), order)
         _, step = sorted_keys(column, 0)
@@ -101,17 +105,15 @@ def _order_rows(rows: Value) -> Value:
 def _unique_rows(
     self: Value, dim: int, return_inverse: bool, return_counts: bool, consecutive: bool
 ) -> tuple[Sized | Value, Value, Sized | Value]:
-    from torch_neuronx.lowering.errors import Unsupported
-
     d = dim % self.ndim
+    if d != 0:
+        raise Unsupported("a data-dependent size that is not the first dimension")
     n = self.shape[d]
-    front = [d, *(i for i in range(self.ndim) if i != d)]
-    moved = hlo.permute(self, front)
-    rows = hlo.reshape(moved, (n, self.numel // n if n else 0))
+    rows = hlo.reshape(self, (n, self.numel // n if n else 0))
     if rows.shape[1] > 64 and not consecutive:
         raise Unsupported("unique over rows of more than 64 elements: one sort a column is too slow")
     order = hlo.iota((n,), 0) if consecutive else _order_rows(rows)
-    ordered = rows if consecutive else hlo.take_rows(rows, order)
+    ordered = rows if consecutive or rows.numel == 0 else hlo.take_rows(rows, order)
     if n > 1:
         changed = hlo.any_(hlo.ne(hlo.slice_dim(ordered, 0, 1, n), hlo.slice_dim(ordered, 0, 0, n - 1)), 1)
         first = hlo.pad(changed, [1], [0], True)
@@ -119,12 +121,10 @@ def _unique_rows(
         first = hlo.full((n,), True, torch.bool)
     group, count, counts = _groups(first)
     compact = scatter_rows(ordered, group, ordered) if n else ordered
-    if d != 0:
-        raise Unsupported("a data-dependent size that is not the first dimension")
     inverse = _empty()
     if return_inverse:
         inverse = scatter_rows(hlo.full((n,), 0, torch.int64), order, group) if n else _empty()
-    compact = hlo.reshape(compact, moved.shape)
+    compact = hlo.reshape(compact, self.shape)
     return Sized(compact, count), inverse, Sized(counts, count) if return_counts else _empty()
 
 
@@ -140,3 +140,32 @@ def unique_dim_consecutive(
     self: Value, dim: int, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Sized | Value, Value, Sized | Value]:
     return _unique_rows(self, dim, return_inverse, return_counts, consecutive=True)
+
+
+def _along_first(op: torch._ops.OpOverload, self: Tensor, dim: int, *args: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The same op along dim 0 of the moved tensor, its result moved back."""
+    rows = self.movedim(dim, 0).contiguous()
+    values, inverse, counts = op(rows, 0, *args)
+    return values.movedim(0, dim), inverse, counts
+
+
+@in_steps("aten::unique_dim")
+def unique_dim_in_steps(
+    self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _along_first(torch.ops.aten.unique_dim.default, self, dim, sorted, return_inverse, return_counts)
+
+
+@in_steps("aten::unique_dim_consecutive")
+def unique_dim_consecutive_in_steps(
+    self: Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _along_first(torch.ops.aten.unique_dim_consecutive.default, self, dim, return_inverse, return_counts)
+
+
+@in_steps("aten::unique_consecutive")
+def unique_consecutive_in_steps(
+    self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    assert dim is not None
+    return unique_dim_consecutive_in_steps(self, dim, return_inverse, return_counts)
