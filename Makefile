@@ -14,7 +14,7 @@ cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
 sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: setup build test lint format demo bench conformance sanitize clean
+.PHONY: setup build test soak lint format demo bench conformance sanitize clean
 
 setup: $(done)/test
 
@@ -37,8 +37,16 @@ build: $(done)/torch
 	  -DPython_EXECUTABLE=$(python) -DCMAKE_MAKE_PROGRAM=$(ninja) >build/cmake.log 2>&1 || (cat build/cmake.log; exit 1)
 	@$(ninja) -C build/release -j $(JOBS) --quiet
 
-test: build $(done)/test
+# A plugin without hardware to test that path with: native code of another project, so by its hash alone.
+$(done)/plugin: $(done)/torch tests/runtime/plugin.txt
+	$(pip) --require-hashes --no-deps -r tests/runtime/plugin.txt
+	touch $@
+
+test: build $(done)/test $(done)/plugin
 	$(python) -m pytest $(TESTS) -q -n $(JOBS)
+
+soak: build $(done)/test
+	$(python) -m pytest tests/soak -q -s -m slow
 
 lint: $(done)/lint
 	$(python) -m ruff check .

@@ -19,7 +19,7 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
 from torch_neuronx.lowering.spec import Call, Result
 from torch_neuronx.lowering.views import Layout
-from torch_neuronx.runtime.protocol import Executable, ResultType
+from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType
 from torch_neuronx.runtime.targets import runtime
 from torch_neuronx.scalar_types import dtype_of, number_of
 
@@ -184,6 +184,8 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     except Exception as error:
         _count("failed")
         raise LoweringFailed(f"lowering failed: {type(error).__name__}: {error}") from error
+    if LAPACK_PREFIX in lowered.built.bytecode and not runtime().capabilities.lapack:
+        raise Unsupported("it calls LAPACK, whose kernels only the host target has")
     results = tuple(_info(r) for r in lowered.results)
     try:
         executable = runtime().compile(lowered.built.bytecode, device, [r.type for r in results])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch_neuronx.device import availability
 from torch_neuronx.device.selection import Device, device_count, index_of
-
-_NAMES = {"host": "Neuron host target (XLA CPU)", "neuron": "AWS Neuron"}
+from torch_neuronx.runtime import targets
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ class DeviceProperties:
     minor: int = 0
 
 
-def _target() -> str:
-    return os.environ.get("TORCH_NEURONX_TARGET") or "host"
+def _name(target: str) -> str:
+    if target == "host":
+        return "Neuron host target (XLA CPU)"
+    return f"Neuron PJRT plugin ({Path(os.environ.get('TORCH_NEURONX_PJRT_PLUGIN', '')).stem})"
 
 
 def _checked(device: Device) -> int:
@@ -41,10 +43,10 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
     """Name, target and memory of a device. Starts nothing."""
     index = _checked(device)
     _, total = availability.core().memory_info(index)
-    target = _target()
+    kind = targets.target()
     return DeviceProperties(
-        name=_NAMES.get(target, f"Neuron ({target})"),
-        target=target,
+        name=_name(kind),
+        target=kind,
         total_memory=total,
         multi_processor_count=len(os.sched_getaffinity(0)),
     )

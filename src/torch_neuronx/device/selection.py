@@ -23,7 +23,7 @@ def device_count() -> int:
     """Logical devices in this process; 0 when the device cannot be used."""
     try:
         count: int = availability.core().device_count()
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         if availability.reason() is None:
             availability.refuse(str(error))
         return 0

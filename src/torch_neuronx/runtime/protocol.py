@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
+
+LAPACK_PREFIX: Final = b"lapack_"  # of the custom calls in a program that need LAPACK
 
 Array = Any  # the runtime's one-dimensional device array
 Token = Any  # completion of one execution

@@ -15,7 +15,7 @@ import torch
 from jaxlib import _jax, lapack, xla_client
 
 from torch_neuronx.lowering.dtypes import numpy_dtype
-from torch_neuronx.runtime.protocol import Array, Capabilities, Executable, ResultType, Token
+from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Array, Capabilities, Executable, ResultType, Token
 
 TESTED: Final = ("0.10.2",)
 # Emitters off: half the compile time at equal speed. Excess precision off: bf16 rounds as torch does.
@@ -81,13 +81,14 @@ def _load_lapack() -> None:
 class XlaRuntime:
     """A PJRT client and its devices."""
 
-    def __init__(self, client: Any, *, host: bool) -> None:
+    def __init__(self, client: Any, *, host: bool, library_hash: str = "") -> None:
         check_version()
         _jax.set_tracebacks_enabled(False)  # each one costs microseconds a call
         self._client = client
         self._devices = client.local_devices()
         self._shardings = [_Sharding(d) for d in self._devices]
         self._host = host
+        self._library_hash = library_hash
         if host:
             _register_lapack()
 
@@ -98,8 +99,9 @@ class XlaRuntime:
     @property
     def fingerprint(self) -> str:
         device = self._devices[0]
-        cpu = _cpu_features() if self._host else ""
-        return f"{device.platform}/{device.device_kind}/{self._client.platform_version}/{jaxlib.__version__}/{cpu}"
+        cpu = _cpu_features() if device.platform == "cpu" else ""
+        engine = f"{self._client.platform_version}/{jaxlib.__version__}"
+        return f"{device.platform}/{device.device_kind}/{engine}/{cpu}/{self._library_hash}"
 
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
@@ -116,7 +118,7 @@ class XlaRuntime:
         return options
 
     def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable:
-        if b"lapack_" in program:
+        if LAPACK_PREFIX in program:
             _load_lapack()
         loaded = self._client.compile_and_load(program, [self._devices[device]], self._options(device))
         return self._wrap(loaded, device, results)
@@ -125,7 +127,7 @@ class XlaRuntime:
         return bytes(executable.loaded.serialize())
 
     def load(self, payload: bytes, device: int, results: Sequence[ResultType]) -> Executable:
-        if b"lapack_" in payload:
+        if LAPACK_PREFIX in payload:
             _load_lapack()
         devices = _jax.DeviceList((self._devices[device],))
         loaded = self._client.deserialize_executable(payload, devices, self._options(device))
@@ -157,9 +159,11 @@ class XlaRuntime:
 
     def host_copy(self, array: Array) -> int:
         """The address of a host copy kept with the array, for targets whose memory the host cannot see."""
-        copy = np.asarray(array)
-        array._npy_value = copy  # jaxlib's own slot for it, so the copy lives as long as the array
-        return int(copy.ctypes.data)
+        if array._npy_value is None:
+            # Not np.asarray: it knows no bfloat16, and its result refers back to the array, which then never dies.
+            copy, _ = array._single_device_array_to_np_array_did_copy()
+            array._npy_value = copy  # jaxlib's own slot for it, so the copy lives as long as the array
+        return int(array._npy_value.ctypes.data)
 
     def wait(self, token: Token) -> None:
         token.block_until_ready()
@@ -195,4 +199,7 @@ def plugin_runtime(library: Path) -> XlaRuntime:
             f"the PJRT plugin {library} could not be started ({error}). Check that it exports GetPjrtApi and was built "
             "for this machine, or unset TORCH_NEURONX_PJRT_PLUGIN to run on the host CPU."
         ) from error
-    return XlaRuntime(client, host=False)
+    # Plugins need not tell their builds apart, and an executable of another build can end the process.
+    with library.open("rb") as file:
+        library_hash = hashlib.file_digest(file, "sha256").hexdigest()
+    return XlaRuntime(client, host=False, library_hash=library_hash)
