@@ -62,7 +62,7 @@ def _load_core() -> str | None:
 
 def _name_device(*, core_loaded: bool) -> None:
     backend_registration.rename_privateuse1_backend("neuron")
-    torch._register_device_module("neuron", device)  # type: ignore[no-untyped-call]
+    torch._register_device_module("neuron", device)
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     if core_loaded:
         from torch_neuronx import compat

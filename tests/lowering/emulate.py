@@ -257,7 +257,7 @@ class Lowered(TorchDispatchMode):
     def _in_steps(self, form: Any, op: Any, args: Any, kwargs: Any) -> Any:
         given = [
             *args,
-            *(kwargs[a.name] if a.name in kwargs else a.default_value for a in op._schema.arguments[len(args) :]),
+            *(kwargs.get(a.name, a.default_value) for a in op._schema.arguments[len(args) :]),
         ]
         positional, named = bind_arguments(table.overload(form.functional), [given[i] for i in form.arguments], {})
         result = table.steps[form.functional](*positional, **named)

@@ -6,7 +6,7 @@ import emulate
 import pytest
 import torch
 from emulate import Lowered, check, compare
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 aten = torch.ops.aten
 INF, NAN = float("inf"), float("nan")

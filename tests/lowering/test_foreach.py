@@ -36,7 +36,6 @@ def test_ternary(name):
     packet = getattr(aten, f"_foreach_{name}")
     check(packet.Scalar, *xs, 0.5)
     check(packet.ScalarList, *xs, [0.5, 1, 2])
-    check(packet.Tensor, *xs, torch.tensor([0.5, 1.0, 2.0]))
     check(getattr(aten, f"_foreach_{name}_").Scalar, *xs, 0.5)
 
 
@@ -52,7 +51,7 @@ def test_writes():
     a, b = lists()
     check(aten._foreach_zero_.default, a)
     check(aten._foreach_copy_.default, a, [x.double() for x in b])
-    check(aten._foreach_copy_.default, a, [torch.ones(1)] * 3)
+    check(aten._foreach_copy_.default, a[:2], [torch.ones(1)] * 2)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3, float("inf")])

@@ -28,7 +28,7 @@ def _share_memory(original: Any) -> Any:
         if self.device.type == "neuron":
             raise RuntimeError(
                 "share_memory_(): memory of a neuron device belongs to one process. Share a CPU tensor "
-                "(tensor.cpu().share_memory_()), or send the tensor through a torch.multiprocessing queue, which copies."
+                "(tensor.cpu().share_memory_()), or send the tensor through a torch.multiprocessing queue: it copies."
             )
         return original(self, *args, **kwargs)
 
@@ -37,7 +37,7 @@ def _share_memory(original: Any) -> Any:
 
 def _reduce(tensor: torch.Tensor) -> Any:
     if tensor.device.type != "neuron":
-        return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+        return reductions.reduce_tensor(tensor)
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
             "cannot send a neuron tensor that requires grad and is not a leaf to another process: autograd does not "

@@ -20,7 +20,9 @@ _LAYOUTS = {0: torch.strided, 1: torch.sparse_coo, 2: torch.sparse_csr}
 _FORMATS = {0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d}
 
 
-def resolve(name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int) -> tuple[Any, ...]:
+def resolve(
+    name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int
+) -> tuple[Any, ...]:
     """The entry of a call, in the form csrc/dispatch/python_call.cpp parses.
 
     Raises the meta kernel's errors; anything the lowering cannot do becomes a fallback entry.

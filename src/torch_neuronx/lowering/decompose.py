@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -28,14 +29,18 @@ class EmitTensor(torch.Tensor):
     contents: Value
     view_of: View | None
     __slots__ = ["contents", "view_of"]
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # torch's own idiom
 
     @staticmethod
-    def __new__(cls, value: Value) -> EmitTensor:
+    def __new__(cls: type[EmitTensor], value: Value) -> EmitTensor:
         if value.dtype not in supported():
             raise Unsupported(f"dtype {value.dtype}")
-        tensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, value.shape, strides=contiguous_strides(value.shape), dtype=value.dtype, device="neuron"
+        tensor = torch.Tensor._make_wrapper_subclass(
+            cls,
+            value.shape,
+            strides=contiguous_strides(value.shape),
+            dtype=value.dtype,
+            device=torch.device("neuron"),
         )
         tensor.contents, tensor.view_of = value, None
         return tensor
@@ -54,11 +59,8 @@ class EmitTensor(torch.Tensor):
         else:
             self.view_of.base.value = write_through(self.view_of.base.value, self.view_of.look, new)
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
-        return f"EmitTensor({self.value.dtype}, {self.value.shape})"
-
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]  # torch calls it as a class method
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return _dispatch(func, args, kwargs or {})
@@ -238,7 +240,7 @@ def _as_views(op: torch._ops.OpOverload, positional: list[Any], named: dict[str,
 
     if isinstance(out, EmitTensor):
         return link(out, lambda v: v)
-    return [link(t, lambda vs, i=i: vs[i]) for i, t in enumerate(out)]
+    return [link(t, itemgetter(i)) for i, t in enumerate(out)]
 
 
 def _emit_writes(op: torch._ops.OpOverload, form: Form, positional: list[Any], named: dict[str, Any]) -> Any:

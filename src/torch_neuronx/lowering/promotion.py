@@ -40,9 +40,7 @@ def result_type(*xs: Scalar) -> torch.dtype:
         seen = tiers[tier]
         tiers[tier] = dtype if seen is None else torch.promote_types(seen, dtype)
     result: torch.dtype | None = None
-    for dtype in reversed(tiers):
-        if dtype is None:
-            continue
+    for dtype in [d for d in reversed(tiers) if d is not None]:
         if result is None or _category(result) <= _category(dtype):
             result = dtype
         elif result.is_complex and not dtype.is_complex and dtype.is_floating_point:

@@ -21,8 +21,8 @@ def target() -> str:
         return "plugin" if os.environ.get("TORCH_NEURONX_PJRT_PLUGIN") else "host"
     if name not in TARGETS:
         raise ValueError(
-            f"TORCH_NEURONX_TARGET={name!r} is not a target. Use one of {', '.join(TARGETS)}, or unset it for the host CPU; "
-            "for other hardware set TORCH_NEURONX_PJRT_PLUGIN to the path of its PJRT plugin."
+            f"TORCH_NEURONX_TARGET={name!r} is not a target. Use one of {', '.join(TARGETS)}, or unset it for the "
+            "host CPU; for other hardware set TORCH_NEURONX_PJRT_PLUGIN to the path of its PJRT plugin."
         )
     return name
 
@@ -49,7 +49,8 @@ def _plugin_path() -> Path:
     path = os.environ.get("TORCH_NEURONX_PJRT_PLUGIN", "")
     if not path:
         raise ValueError(
-            "TORCH_NEURONX_TARGET=plugin needs a plugin. Set TORCH_NEURONX_PJRT_PLUGIN to the path of a PJRT C-API library."
+            "TORCH_NEURONX_TARGET=plugin needs a plugin. Set TORCH_NEURONX_PJRT_PLUGIN to the path "
+            "of a PJRT C-API library."
         )
     if not Path(path).is_file():
         raise FileNotFoundError(

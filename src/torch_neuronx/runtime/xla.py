@@ -169,7 +169,7 @@ class XlaRuntime:
 def _cpu_features() -> str:
     """A hash of the CPU's feature flags: native code compiled for one CPU can trap on another."""
     try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as info:
+        with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
             flags = next((line for line in info if line.startswith(("flags", "Features"))), "")
     except OSError:
         flags = platform.processor()

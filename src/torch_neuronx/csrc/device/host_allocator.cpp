@@ -1,5 +1,7 @@
 #include "device/host_allocator.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -73,6 +75,9 @@ class PinnedAllocator final : public at::HostAllocator {
     std::memcpy(destination, source, nbytes);
   }
 
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
   at::HostStats get_stats() override {
     std::lock_guard<std::mutex> lock(mutex_);
     return stats_;
@@ -137,6 +142,10 @@ PinnedAllocator& allocator() {
 }
 
 void free_block(void* block) { allocator().free(block); }
+
+// A child of fork may free pinned tensors: it must not find the lock held by a thread it does not have.
+[[maybe_unused]] const int fork_handlers =
+    pthread_atfork([] { allocator().lock(); }, [] { allocator().unlock(); }, [] { allocator().unlock(); });
 
 REGISTER_HOST_ALLOCATOR(c10::DeviceType::PrivateUse1, &allocator())
 

@@ -34,7 +34,8 @@ void unbound_kernel(const c10::OperatorHandle& handle, torch::jit::Stack* stack)
 }
 
 torch::Library& library() {
-  static auto* lib = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* lib =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   return *lib;
 }
 

@@ -62,7 +62,8 @@ Storages reserve_results(const Entry& entry, c10::DeviceIndex device) {
 at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusive_ptr<c10::StorageImpl> storage,
                         const CallView& call, bool like_first) {
   DeviceBuffer::of(*storage).replace(array, result.dtype, result.storage_numel);
-  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                    c10::scalarTypeToTypeMeta(result.dtype));
   if (like_first) {
     const at::Tensor& first = call.tensors[0].tensor;
@@ -83,7 +84,8 @@ void cut_rows(at::Tensor& tensor, PyObject* count) {
 }
 
 // The results of one execution, by index; writes are stored in their slots at once.
-std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, PyObject* arrays, CallView& call, const Operator& op, Storages storages) {
+std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, PyObject* arrays, CallView& call,
+                                     const Operator& op, Storages storages) {
   std::vector<at::Tensor> tensors(entry->results.size());
   for (size_t i = 0; i < entry->results.size(); ++i) {
     const ResultSpec& result = entry->results[i];
@@ -93,7 +95,8 @@ std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, 
         tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry->like_first);
         break;
       case ResultKind::Write:
-        call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype, result.storage_numel);
+        call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype,
+                                                                     result.storage_numel);
         break;
       case ResultKind::Count:
         cut_rows(tensors[static_cast<size_t>(result.slot)], array);
@@ -155,7 +158,8 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
   return tensors;
 }
 
-c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& results, const torch::jit::Stack& stack, size_t count) {
+c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& results, const torch::jit::Stack& stack,
+                        size_t count) {
   switch (spec.kind) {
     case ReturnSpec::Kind::Result:
       return results[static_cast<size_t>(spec.index)];
@@ -177,7 +181,8 @@ c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& r
   return at::Tensor();
 }
 
-void push_returns(const Entry& entry, const std::vector<at::Tensor>& results, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+void push_returns(const Entry& entry, const std::vector<at::Tensor>& results, const c10::FunctionSchema& schema,
+                  torch::jit::Stack* stack) {
   const size_t count = schema.arguments().size();
   c10::SmallVector<c10::IValue, 2> returned;
   for (size_t i = 0; i < schema.returns().size(); ++i) {
@@ -198,7 +203,8 @@ void resize_outputs(const std::vector<Resolution::Resize>& resizes, torch::jit::
   }
 }
 
-std::shared_ptr<const Entry> entry_of(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack, CallView& call) {
+std::shared_ptr<const Entry> entry_of(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack,
+                                      CallView& call) {
   if (auto entry = op.find(call.key)) {
     return entry;
   }
@@ -253,7 +259,9 @@ void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stac
     count_native(op);
     return;
   }
-  TORCH_CHECK(false, op.name, ": an out= argument still has the wrong shape after it was resized; give it a tensor of the result's shape");
+  TORCH_CHECK(
+      false, op.name,
+      ": an out= argument still has the wrong shape after it was resized; give it a tensor of the result's shape");
 }
 
 }  // namespace neuron::dispatch

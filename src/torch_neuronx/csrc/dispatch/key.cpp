@@ -132,9 +132,7 @@ class CallViewer {
 
   bool is_operand() const { return op_.operand[argument_]; }
 
-  static bool is_number(const c10::IValue& v) {
-    return v.isDouble() || v.isInt() || v.isBool() || v.isComplexDouble();
-  }
+  static bool is_number(const c10::IValue& v) { return v.isDouble() || v.isInt() || v.isBool() || v.isComplexDouble(); }
 
   bool is_default(const c10::IValue& v) const {
     const c10::IValue& d = op_.defaults[argument_];
@@ -232,8 +230,10 @@ class CallViewer {
   }
 
   void check_device(const at::Tensor& t) {
-    TORCH_CHECK(t.device().index() == call_.device, "Expected all tensors to be on the same device, but found at least two devices, neuron:",
-                static_cast<int>(call_.device), " and ", t.device(), "! (argument '", schema_.arguments()[argument_].name(), "' of ", op_.name,
+    TORCH_CHECK(t.device().index() == call_.device,
+                "Expected all tensors to be on the same device, but found at least two devices, neuron:",
+                static_cast<int>(call_.device), " and ", t.device(), "! (argument '",
+                schema_.arguments()[argument_].name(), "' of ", op_.name,
                 "). Move it with .to('neuron:", static_cast<int>(call_.device), "').");
   }
 
@@ -252,8 +252,8 @@ class CallViewer {
       return;
     }
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, neuron:",
-                static_cast<int>(std::max<c10::DeviceIndex>(call_.device, 0)), " and ", t.device(), "! (argument '", argument, "' of ", op_.name,
-                ", shape ", t.sizes(), "). Move it with .to('neuron').");
+                static_cast<int>(std::max<c10::DeviceIndex>(call_.device, 0)), " and ", t.device(), "! (argument '",
+                argument, "' of ", op_.name, ", shape ", t.sizes(), "). Move it with .to('neuron').");
   }
 
   void add_host_scalar(const at::Tensor& t) {
@@ -347,7 +347,8 @@ class CallViewer {
   void add_layout(const TensorLeaf& leaf) {
     const at::Tensor& t = leaf.tensor;
     const int64_t lazy = t.is_conj() * 8 | t.is_neg() * 4;
-    word((static_cast<int64_t>(t.scalar_type()) << 40) | (static_cast<int64_t>(leaf.slot) << 8) | lazy | (leaf.offset_param >= 0) * 2 | leaf.fits);
+    word((static_cast<int64_t>(t.scalar_type()) << 40) | (static_cast<int64_t>(leaf.slot) << 8) | lazy |
+         (leaf.offset_param >= 0) * 2 | leaf.fits);
     if (call_.flat) {
       return;
     }

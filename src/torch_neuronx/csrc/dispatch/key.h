@@ -66,8 +66,8 @@ struct CallView {
   c10::SmallVector<int64_t, 8> params;
   c10::DeviceIndex device = -1;
   std::optional<at::Generator> generator;
-  int32_t rng_param = -1;   // index of (seed, offset) among the parameters
-  bool flat = false;        // pointwise over equal dense operands: keyed on the element count
+  int32_t rng_param = -1;         // index of (seed, offset) among the parameters
+  bool flat = false;              // pointwise over equal dense operands: keyed on the element count
   const char* refusal = nullptr;  // the core cannot describe this call: run it on the CPU
 };
 

@@ -23,9 +23,9 @@ struct Operator {
   bool host_inputs = false;
   // The table lists it. Others run op by op through torch's decomposition or on the CPU.
   bool has_row = false;
-  std::vector<bool> operand;       // per argument: a Scalar or float that is passed at run time
-  std::vector<bool> written;       // per argument
-  std::vector<bool> unread;        // per argument: overwritten without being read when it is whole
+  std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time
+  std::vector<bool> written;          // per argument
+  std::vector<bool> unread;           // per argument: overwritten without being read when it is whole
   std::vector<c10::IValue> defaults;  // per argument, None when the schema has none
 
   explicit Operator(const c10::FunctionSchema& schema);

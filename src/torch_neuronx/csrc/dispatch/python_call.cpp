@@ -59,7 +59,8 @@ PyObject* describe_tensor(const CallView& call, const TensorLeaf& leaf) {
   Ref strides(int_tuple(call.flat ? c10::IntArrayRef(&one, 1) : t.strides()));
   return checked(Py_BuildValue("(siOOiiiii)", "T", static_cast<int>(t.scalar_type()), sizes.get(), strides.get(),
                                static_cast<int>(leaf.slot), static_cast<int>(leaf.offset_param),
-                               static_cast<int>(leaf.fits), static_cast<int>(t.is_conj()), static_cast<int>(t.is_neg())));
+                               static_cast<int>(leaf.fits), static_cast<int>(t.is_conj()),
+                               static_cast<int>(t.is_neg())));
 }
 
 PyObject* describe_scalar(const ScalarLeaf& leaf) {
@@ -240,7 +241,8 @@ c10::IValue from_python(PyObject* object, const c10::TypePtr& type) {
   if (PyComplex_Check(object)) {
     return c10::complex<double>(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object));
   }
-  TORCH_CHECK(false, "an op that ran on the CPU returned a ", Py_TYPE(object)->tp_name, ", which the core cannot pass on");
+  TORCH_CHECK(false, "an op that ran on the CPU returned a ", Py_TYPE(object)->tp_name,
+              ", which the core cannot pass on");
 }
 
 }  // namespace
@@ -285,7 +287,8 @@ PyObject* to_python(const c10::IValue& value) {
   TORCH_CHECK(false, "the core cannot pass a ", value.tagKind(), " to Python");
 }
 
-Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch::jit::Stack& stack, const CallView& call) {
+Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
+                   const CallView& call) {
   Gil gil;
   const size_t count = schema.arguments().size();
   Ref arguments(checked(PyTuple_New(static_cast<Py_ssize_t>(count))));

@@ -24,7 +24,8 @@ struct Resolution {
 };
 
 // Asks torch_neuronx.eager for the entry of a call. Raises what it raises.
-Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch::jit::Stack& stack, const CallView& call);
+Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
+                   const CallView& call);
 
 // Runs the op on CPU copies of its arguments; replaces the arguments on the stack by its returns.
 void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack, const std::string& reason);

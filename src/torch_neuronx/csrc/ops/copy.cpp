@@ -51,8 +51,8 @@ bool covers_storage(const at::Tensor& t) {
 // Fills the whole storage of `dst` from CPU memory in dst's own layout.
 void fill_storage(const at::Tensor& self, const at::Tensor& dst) {
   at::Tensor source = self.detach();
-  if (self.scalar_type() != dst.scalar_type() || self.sizes() != dst.sizes() || self.strides() != dst.strides() || self.is_conj() ||
-      self.is_neg()) {
+  if (self.scalar_type() != dst.scalar_type() || self.sizes() != dst.sizes() || self.strides() != dst.strides() ||
+      self.is_conj() || self.is_neg()) {
     source = at::empty_strided(dst.sizes(), dst.strides(), dst.options().device(c10::kCPU)).copy_(self);
   }
   const Gil gil;
@@ -66,7 +66,8 @@ void host_to_device(const at::Tensor& self, const at::Tensor& dst) {
     fill_storage(self, dst);
     return;
   }
-  at::Tensor whole = at::empty_strided(self.sizes(), self.contiguous().strides(), dst.options().dtype(self.scalar_type()));
+  at::Tensor whole =
+      at::empty_strided(self.sizes(), self.contiguous().strides(), dst.options().dtype(self.scalar_type()));
   fill_storage(self, whole);
   dst.copy_(whole);
 }
@@ -92,8 +93,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   } else if (self.device() == dst.device()) {
     device_to_device(self, dst);
   } else {
-    TORCH_CHECK(self.device().is_privateuseone() && dst.device().is_privateuseone(), "cannot copy from ", self.device(), " to ",
-                dst.device(), ". Copy to the CPU first.");
+    TORCH_CHECK(self.device().is_privateuseone() && dst.device().is_privateuseone(), "cannot copy from ", self.device(),
+                " to ", dst.device(), ". Copy to the CPU first.");
     host_to_device(self.cpu(), dst);
   }
   return dst;
@@ -125,12 +126,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 // Its schema does not say that it writes `dst`, so the fallbacks would write a resolved copy of it.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
-TORCH_LIBRARY_IMPL(aten, Negative, m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 }  // namespace neuron::ops

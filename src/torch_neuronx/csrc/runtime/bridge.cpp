@@ -107,8 +107,8 @@ PyObject* from_host(const void* data, c10::ScalarType dtype, int64_t numel, c10:
   const auto nbytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
   char* bytes = nbytes == 0 ? &nothing : static_cast<char*>(const_cast<void*>(data));
   const Ref view(checked(PyMemoryView_FromMemory(bytes, nbytes, PyBUF_READ)));
-  return checked(PyObject_CallFunction(host_side.from_host, "OiLi", view.get(), static_cast<int>(dtype), static_cast<long long>(numel),
-                                       static_cast<int>(device)));
+  return checked(PyObject_CallFunction(host_side.from_host, "OiLi", view.get(), static_cast<int>(dtype),
+                                       static_cast<long long>(numel), static_cast<int>(device)));
 }
 
 PyObject* zeros(c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device) {
@@ -129,7 +129,7 @@ const void* host_pointer(PyObject* array) {
   static PyObject* pointer = interned("unsafe_buffer_pointer");
   block_until_ready(array);
   const Ref address(host_side.host_visible ? checked(PyObject_CallMethodNoArgs(array, pointer))
-                                       : checked(PyObject_CallOneArg(host_side.host_copy, array)));
+                                           : checked(PyObject_CallOneArg(host_side.host_copy, array)));
   return PyLong_AsVoidPtr(address.get());
 }
 
@@ -147,7 +147,8 @@ void throw_execution_error(const std::string& op) {
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   const Ref owned_type(type), owned_value(value), owned_trace(trace);
-  const Ref error(PyObject_CallFunction(host_side.execution_error, "sO", op.c_str(), value == nullptr ? Py_None : value));
+  const Ref error(
+      PyObject_CallFunction(host_side.execution_error, "sO", op.c_str(), value == nullptr ? Py_None : value));
   if (error) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
   }

@@ -25,8 +25,10 @@ using c10::CachingAllocator::StatType;
 constexpr size_t kLargeBuffer = size_t{1} << 20;         // AWS's border between the small and the large pool
 constexpr uintptr_t kFirstAddress = uintptr_t{1} << 56;  // not canonical: nothing can be mapped there
 
+// Of all accounts: one lock, so that a fork can hold it.
+std::mutex mutex;
+
 struct Account {
-  std::mutex mutex;
   StatArray count;
   StatArray bytes;      // rounded up to the alignment
   StatArray requested;  // as asked for
@@ -128,20 +130,9 @@ void report(const DeviceBuffer& buffer, int64_t difference, int64_t in_use) {
   }
 }
 
-// A child of fork may free tensors: it must not find a lock held by a thread it does not have.
-void lock_all() {
-  for (Account& each : accounts()) {
-    each.mutex.lock();
-  }
-}
-
-void unlock_all() {
-  for (Account& each : accounts()) {
-    each.mutex.unlock();
-  }
-}
-
-[[maybe_unused]] const int fork_handlers = pthread_atfork(&lock_all, &unlock_all, &unlock_all);
+// A child of fork may free tensors: it must not find the lock held by a thread it does not have.
+[[maybe_unused]] const int fork_handlers =
+    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 
 }  // namespace
 
@@ -149,7 +140,7 @@ void open(DeviceBuffer& buffer) {
   Account& mine = account(buffer.device);
   int64_t in_use = 0;
   {
-    std::lock_guard<std::mutex> lock(mine.mutex);
+    std::lock_guard<std::mutex> lock(mutex);
     const size_t cap = cap_of(mine);
     if (buffer.nbytes > cap || rounded(buffer.nbytes) > cap - std::min(cap, static_cast<size_t>(held(mine)))) {
       refuse(mine, buffer.nbytes, buffer.device);
@@ -166,7 +157,7 @@ void close(DeviceBuffer& buffer) noexcept {
   Account& mine = accounts()[static_cast<size_t>(buffer.device)];
   int64_t in_use = 0;
   {
-    std::lock_guard<std::mutex> lock(mine.mutex);
+    std::lock_guard<std::mutex> lock(mutex);
     discount(mine, buffer);
     unlink(mine, buffer);
     in_use = held(mine);
@@ -175,8 +166,8 @@ void close(DeviceBuffer& buffer) noexcept {
 }
 
 DeviceBuffer* find(uintptr_t address) {
+  std::lock_guard<std::mutex> lock(mutex);
   for (Account& each : accounts()) {
-    std::lock_guard<std::mutex> lock(each.mutex);
     for (DeviceBuffer* buffer = each.first; buffer != nullptr; buffer = buffer->next) {
       if (address >= buffer->address && address < buffer->address + std::max(buffer->nbytes, kAlignment)) {
         return buffer;
@@ -188,8 +179,8 @@ DeviceBuffer* find(uintptr_t address) {
 
 std::vector<LiveBuffer> live_buffers() {
   std::vector<LiveBuffer> all;
+  std::lock_guard<std::mutex> lock(mutex);
   for (Account& each : accounts()) {
-    std::lock_guard<std::mutex> lock(each.mutex);
     for (DeviceBuffer* buffer = each.first; buffer != nullptr; buffer = buffer->next) {
       all.push_back({buffer->device, buffer->address, buffer->nbytes, buffer->handle != nullptr});
     }
@@ -199,7 +190,7 @@ std::vector<LiveBuffer> live_buffers() {
 
 Stats stats(c10::DeviceIndex device) {
   Account& mine = account(device);
-  std::lock_guard<std::mutex> lock(mine.mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   Stats all;
   all.allocation = all.segment = all.active = mine.count;
   all.allocated_bytes = all.reserved_bytes = all.active_bytes = mine.bytes;
@@ -214,7 +205,7 @@ Stats stats(c10::DeviceIndex device) {
 
 void reset_peak(c10::DeviceIndex device) {
   Account& mine = account(device);
-  std::lock_guard<std::mutex> lock(mine.mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   for (StatArray* each : {&mine.count, &mine.bytes, &mine.requested}) {
     std::for_each(each->begin(), each->end(), [](Stat& stat) { stat.reset_peak(); });
   }
@@ -222,7 +213,7 @@ void reset_peak(c10::DeviceIndex device) {
 
 void reset_accumulated(c10::DeviceIndex device) {
   Account& mine = account(device);
-  std::lock_guard<std::mutex> lock(mine.mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   for (StatArray* each : {&mine.count, &mine.bytes, &mine.requested}) {
     std::for_each(each->begin(), each->end(), [](Stat& stat) { stat.reset_accumulated(); });
   }
@@ -234,14 +225,14 @@ void set_fraction(double fraction, c10::DeviceIndex device) {
   TORCH_CHECK_VALUE(fraction > 0 && fraction <= 1, "set_per_process_memory_fraction(", fraction,
                     "): a fraction is above 0 and at most 1. Give the share of the device's memory to use.");
   Account& mine = account(device);
-  std::lock_guard<std::mutex> lock(mine.mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   mine.cap = std::max<size_t>(1, static_cast<size_t>(fraction * static_cast<double>(default_cap())));
 }
 
 std::pair<size_t, size_t> free_and_total(c10::DeviceIndex device) {
   Account& mine = account(device);
   const size_t available = available_memory();
-  std::lock_guard<std::mutex> lock(mine.mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   const size_t total = cap_of(mine);
   const size_t left = total - std::min(total, static_cast<size_t>(held(mine)));
   return {std::min(left, available), total};

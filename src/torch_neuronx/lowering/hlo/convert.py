@@ -46,9 +46,8 @@ def convert(x: Value, dtype: torch.dtype) -> Value:
         return convert(real(x), dtype)
     if dtype in INTEGER and x.dtype.is_floating_point:
         return _float_to_integer(x, dtype)
-    if x.dtype in FLOAT8 or dtype in FLOAT8:
-        if x.dtype is not torch.float32 and dtype is not torch.float32:
-            return _raw(_raw(x, torch.float32), dtype)
+    if FLOAT8 & {x.dtype, dtype} and torch.float32 not in (x.dtype, dtype):
+        return _raw(_raw(x, torch.float32), dtype)
     return _raw(x, dtype)
 
 

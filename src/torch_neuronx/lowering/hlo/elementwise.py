@@ -20,10 +20,10 @@ __all__ = [
     "count_leading_zeros", "digamma", "erf", "erf_inv", "erfc", "exponential", "expm1", "floor", "is_finite",
     "is_inf", "is_nan", "lgamma", "log", "log1p", "logistic", "negate", "not_", "popcnt", "round_afz",
     "round_even", "rsqrt", "sign", "sine", "sinh", "sqrt", "tan", "tanh", "trunc",
-    "add", "opaque", "and_", "atan2", "divide", "maximum", "minimum", "multiply", "next_after", "or_", "polygamma", "power",
+    "add", "and_", "atan2", "divide", "maximum", "minimum", "multiply", "next_after", "or_", "polygamma", "power",
     "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor", "zeta",
     "eq", "ge", "gt", "le", "lt", "ne",
-    "clamp", "reduce_precision", "select",
+    "clamp", "opaque", "reduce_precision", "select",
 ]  # fmt: skip
 
 

@@ -1,14 +1,15 @@
 """Scaled dot-product attention, forward and backward, and the fast paths of the transformer modules.
 
 Query heads that share a key head (grouped queries) become more rows of that head's matrix product,
-so keys and values are never repeated. Everything is computed in float32 below 32 bits.
+so keys and values are never repeated. Everything is computed in float32 below 32 bits. A score
+matrix too large to write out is made for a block of queries at a time, in a loop.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -20,6 +21,8 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
 NEGATIVE_INFINITY = float("-inf")
+LARGE_SCORES = 1 << 24  # elements above which the scores are made in blocks
+BLOCK_SCORES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class _Problem:
     is_causal: bool
     scale: Scalar | None
     dropout: float
+    first_row: Value | None = None  # position of query row 0 when this is a block of a larger problem
 
     @property
     def groups(self) -> int:
@@ -76,14 +80,42 @@ class _Problem:
             else:
                 s = s + hlo.convert(self.bias, self.inner)
         if self.is_causal:
-            allowed = hlo.le(hlo.iota(s.shape[2:], 1, torch.int32), hlo.iota(s.shape[2:], 0, torch.int32))
-            s = hlo.select(allowed, s, NEGATIVE_INFINITY)
+            row = hlo.iota(s.shape[2:], 0)
+            row = row if self.first_row is None else row + self.first_row
+            s = hlo.select(hlo.le(hlo.iota(s.shape[2:], 1), row), s, NEGATIVE_INFINITY)
         return s
 
     def kept(self, uniform: Value) -> Value:
         """The dropout mask times its scale."""
         scale = 1 / (1 - self.dropout) if self.dropout < 1 else 0.0
         return hlo.select(hlo.ge(uniform, self.dropout), hlo.constant(scale, self.inner), 0)
+
+    def block_rows(self) -> int | None:
+        """Query rows per block, or None when the scores are made at once."""
+        rows, size = self.query.shape[2], math.prod(self.score_shape)
+        if size <= LARGE_SCORES or self.dropout:
+            return None
+        block = rows
+        while block % 2 == 0 and size * block // rows > BLOCK_SCORES:
+            block //= 2
+        return block if block < rows else None
+
+    def block(self, start: Value, rows: int) -> _Problem:
+        """The same problem for query rows start, start + 1, ..."""
+        bias = self.bias
+        if bias is not None and bias.ndim > 1 and bias.shape[-2] != 1:
+            bias = _rows_from(bias, start, rows, bias.ndim - 2)
+        return replace(self, query=_rows_from(self.query, start, rows, 2), bias=bias, first_row=start)
+
+
+def _rows_from(x: Value, start: Value, rows: int, dim: int) -> Value:
+    starts: list[Scalar] = [0] * x.ndim
+    starts[dim] = start
+    return hlo.dynamic_slice(x, starts, [rows if d == dim else n for d, n in enumerate(x.shape)])
+
+
+def _put_rows(x: Value, rows: Value, start: Value) -> Value:
+    return hlo.dynamic_update_slice(x, rows, [start if d == 2 else 0 for d in range(x.ndim)])
 
 
 def _product(p: _Problem, weights: Value) -> Value:
@@ -95,6 +127,22 @@ def _product(p: _Problem, weights: Value) -> Value:
 
 def _attend(p: _Problem, uniform: Value | None) -> tuple[Value, Value]:
     """(output, log-sum-exp of each row); a row that sees nothing gives zeros."""
+    rows = p.block_rows()
+    if rows is None:
+        return _attend_at_once(p, uniform)
+
+    def body(start: Value, out: Value, logsumexp: Value) -> list[Value]:
+        part, lse = _attend_at_once(p.block(start, rows), None)
+        return [start + rows, _put_rows(out, part, start), _put_rows(logsumexp, lse, start)]
+
+    total, shape = p.query.shape[2], p.query.shape[:3]
+    out, logsumexp = hlo.full((*shape, p.value.shape[3]), 0, p.query.dtype), hlo.full(shape, 0, p.inner)
+    start = hlo.constant(0, torch.int64)
+    _, out, logsumexp = hlo.while_loop([start, out, logsumexp], lambda i, *_: hlo.lt(i, total), body)
+    return out, logsumexp
+
+
+def _attend_at_once(p: _Problem, uniform: Value | None) -> tuple[Value, Value]:
     s = p.scores()
     if 0 in s.shape:
         return hlo.full((*s.shape[:3], p.value.shape[3]), 0, p.query.dtype), hlo.full(s.shape[:3], 0, p.inner)
@@ -112,15 +160,49 @@ def _attend(p: _Problem, uniform: Value | None) -> tuple[Value, Value]:
 
 def _gradients(
     p: _Problem, grad: Value, out: Value, logsumexp: Value, uniform: Value | None
+) -> tuple[Value, Value, Value, Value | None]:
+    """Gradients of query, key, value and, when there is a bias, of the scores."""
+    rows = p.block_rows()
+    if rows is None or p.bias is not None:
+        grads: tuple[Value, Value, Value, Value | None] = _gradients_at_once(p, grad, out, logsumexp, uniform)
+    else:
+        grads = _gradients_in_blocks(p, grad, out, logsumexp, rows)
+    d_query, d_key, d_value = (
+        hlo.convert(hlo.reshape(x, y.shape), y.dtype) for x, y in zip(grads[:3], (p.query, p.key, p.value), strict=True)
+    )
+    return d_query, d_key, d_value, grads[3]
+
+
+def _gradients_in_blocks(
+    p: _Problem, grad: Value, out: Value, logsumexp: Value, rows: int
+) -> tuple[Value, Value, Value, Value | None]:
+    def body(start: Value, d_query: Value, d_key: Value, d_value: Value) -> list[Value]:
+        grad_rows, out_rows, sums = (_rows_from(x, start, rows, 2) for x in (grad, out, logsumexp))
+        block = p.block(start, rows)
+        dq, dk, dv, _ = _gradients_at_once(block, grad_rows, out_rows, sums, None)
+        dq = hlo.reshape(dq, block.query.shape)
+        return [start + rows, _put_rows(d_query, dq, start), d_key + dk, d_value + dv]
+
+    total, start = p.query.shape[2], hlo.constant(0, torch.int64)
+    zeros = [hlo.full(s, 0, p.inner) for s in (p.query.shape, p.columns(p.key).shape, p.columns(p.value).shape)]
+    _, d_query, d_key, d_value = hlo.while_loop([start, *zeros], lambda i, *_: hlo.lt(i, total), body)
+    return d_query, d_key, d_value, None
+
+
+def _gradients_at_once(
+    p: _Problem, grad: Value, out: Value, logsumexp: Value, uniform: Value | None
 ) -> tuple[Value, Value, Value, Value]:
-    """Gradients of query, key, value and of the scores."""
+    """In the compute dtype and, for query, key and value, in the layout of the matrix products."""
     g, b = hlo.convert(grad, p.inner), p.key.shape[0] * p.key.shape[1]
     s = p.scores()
     lse = hlo.unsqueeze(hlo.convert(logsumexp, p.inner), 3)
     weights = hlo.exponential(s - hlo.select(hlo.eq(lse, NEGATIVE_INFINITY), 0, lse))
     kept = p.kept(uniform) if uniform is not None else None
     dropped = weights if kept is None else weights * kept
-    as_rows = lambda x: hlo.reshape(x, (b, -1, x.shape[3]))  # noqa: E731
+
+    def as_rows(x: Value) -> Value:
+        return hlo.reshape(x, (b, -1, x.shape[3]))
+
     d_value = hlo.dot_general(as_rows(dropped), p.rows(g), ([1], [1]), ([0], [0]))
     d_weights = hlo.dot_general(p.rows(g), p.columns(p.value), ([2], [2]), ([0], [0]))
     d_weights = hlo.reshape(d_weights, s.shape)
@@ -131,8 +213,6 @@ def _gradients(
     scaled = as_rows(d_scores * p.factor())
     d_query = hlo.dot_general(scaled, p.columns(p.key), ([2], [1]), ([0], [0]))
     d_key = hlo.dot_general(scaled, p.rows(p.query), ([1], [1]), ([0], [0]))
-    shaped = zip((d_query, d_key, d_value), (p.query, p.key, p.value), strict=True)
-    d_query, d_key, d_value = (hlo.convert(hlo.reshape(x, y.shape), y.dtype) for x, y in shaped)
     return d_query, d_key, d_value, d_scores
 
 
@@ -214,7 +294,7 @@ def fused_attention_backward(
     p = _Problem(_four(query), _four(key), _four(value), attn_bias, is_causal, scale, dropout_p)
     noise = _noise(p, philox_seed, philox_offset)
     dq, dk, dv, d_scores = _gradients(p, _four(grad_out), _four(out), logsumexp, noise)
-    d_bias = None if attn_bias is None else _summed_to(d_scores, attn_bias)
+    d_bias = None if attn_bias is None or d_scores is None else _summed_to(d_scores, attn_bias)
     grads = [hlo.reshape(g, x.shape) for g, x in zip((dq, dk, dv), (query, key, value), strict=True)]
     return (*grads, d_bias)
 

@@ -7,7 +7,7 @@ grouped convolution moves its groups into the features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import compute_dtype
@@ -15,7 +15,7 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
 
 Ints = Sequence[int]
-Specs = dict[str, tuple[int, int]]
+Specs = tuple[int, int]
 
 
 def _each(xs: Ints, n: int) -> list[int]:
@@ -33,7 +33,9 @@ def _window(
     rhs_dilation: Ints,
     groups: int = 1,
     batch_groups: int = 1,
-    **specs: tuple[int, int],
+    lhs_spec: Specs = (0, 1),
+    rhs_spec: Specs = (0, 1),
+    out_spec: Specs = (0, 1),
 ) -> Value:
     """A convolution with `low` padding in front whose result has exactly the spatial extents `out`."""
     pads = []
@@ -51,7 +53,9 @@ def _window(
         rhs_dilation=rhs_dilation,
         groups=groups,
         batch_groups=batch_groups,
-        **specs,
+        lhs_spec=lhs_spec,
+        rhs_spec=rhs_spec,
+        out_spec=out_spec,
     )
 
 
@@ -80,15 +84,13 @@ def weight_gradient(
     """The adjoint of `correlate` in w: (O, I / groups, *kernel)."""
     channels = x.shape[1]
     ones = [1] * len(kernel)
-    specs: Specs = {"lhs_spec": (1, 0), "rhs_spec": (1, 0), "out_spec": (1, 0)}
-    features, batches = 1, groups
+    features, batches, lhs_spec = 1, groups, (1, 0)
     if 1 < groups < channels:
         spatial = range(3, 1 + x.ndim)
         split = hlo.reshape(x, (x.shape[0], groups, channels // groups, *x.shape[2:]))
         x = hlo.permute(split, [2, 1, 0, *spatial])
         x = hlo.reshape(x, (channels // groups, -1, *split.shape[3:]))
-        specs["lhs_spec"] = (0, 1)
-        features, batches = groups, 1
+        features, batches, lhs_spec = groups, 1, (0, 1)
     return _window(
         x,
         g,
@@ -99,7 +101,9 @@ def weight_gradient(
         rhs_dilation=stride,
         groups=features,
         batch_groups=batches,
-        **specs,
+        lhs_spec=lhs_spec,
+        rhs_spec=(1, 0),
+        out_spec=(1, 0),
     )
 
 
@@ -256,7 +260,7 @@ def slow_conv_transpose(
     )
 
 
-def _batched(x: Value, weight: Value, run) -> Value:  # noqa: ANN001
+def _batched(x: Value, weight: Value, run: Callable[[Value], Value]) -> Value:
     if x.ndim == weight.ndim:
         return run(x)
     return hlo.squeeze(run(hlo.unsqueeze(x, 0)), 0)

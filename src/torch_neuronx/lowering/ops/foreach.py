@@ -17,38 +17,11 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.table import lower, overload
 from torch_neuronx.lowering.value import Scalar, Value
 
-UNARY: Final = [
-    "abs",
-    "acos",
-    "asin",
-    "atan",
-    "ceil",
-    "cos",
-    "cosh",
-    "erf",
-    "erfc",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "neg",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-]
+UNARY: Final = (
+    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
+    "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
 
 # (foreach name, row for Tensor operands, row for Scalar operands)
 BINARY: Final = (
@@ -64,6 +37,7 @@ BINARY: Final = (
 )
 
 Item = Callable[..., Value]
+Lists = Sequence[Value]
 
 
 def item(name: str, *args: Any, **named: Any) -> Value:
@@ -72,7 +46,8 @@ def item(name: str, *args: Any, **named: Any) -> Value:
     for a in op._schema.arguments:
         if a.kwarg_only and a.name not in named:
             named[a.name] = a.default_value
-    return emit_overload(name, op, list(args), named)
+    value: Value = emit_overload(name, op, list(args), named)
+    return value
 
 
 def _with_number(row: str, tensor_row: str) -> Item:
@@ -131,9 +106,8 @@ def pow_scalar_and_tensor(self: Scalar, exponent: Sequence[Value]) -> list[Value
 
 
 def _ternary(name: str) -> None:
-    """addcmul and addcdiv: self + value * tensor1 (* or /) tensor2."""
+    """addcmul and addcdiv; torch unpacks a tensor of scalars itself, on the CPU."""
     row, prefix = f"aten::{name}", f"aten::_foreach_{name}"
-    Lists = Sequence[Value]
 
     @lower(f"{prefix}.Scalar", listwise=True)
     def with_scalar(self: Lists, tensor1: Lists, tensor2: Lists, value: Scalar) -> list[Value]:
@@ -142,16 +116,6 @@ def _ternary(name: str) -> None:
     @lower(f"{prefix}.ScalarList", listwise=True)
     def with_scalars(self: Lists, tensor1: Lists, tensor2: Lists, scalars: Sequence[Scalar]) -> list[Value]:
         return [item(row, *xs, value=s) for *xs, s in zip(self, tensor1, tensor2, scalars, strict=True)]
-
-    @lower(f"{prefix}.Tensor", host_inputs=True)
-    def with_tensor(self: Lists, tensor1: Lists, tensor2: Lists, scalars: Value) -> list[Value]:
-        return with_scalars(self, tensor1, tensor2, _numbers(scalars))
-
-
-def _numbers(x: Value) -> list[Value]:
-    """The elements of a 1-D tensor as wrapped numbers."""
-    parts = [hlo.reshape(hlo.slice_dim(x, 0, i, i + 1), ()) for i in range(x.shape[0])]
-    return [Value(p.ssa, p.dtype, (), weak=True) for p in parts]
 
 
 _ternary("addcmul")
@@ -211,10 +175,10 @@ def _power_sum(x: Value, order: float, dtype: torch.dtype | None) -> Value:
         return hlo.convert(hlo.sum_(_square(x) if is_complex(x.dtype) else x * x), result)
     a = hlo.abs_(x)
     if order == 0:
-        terms = hlo.convert(hlo.ne(a, 0), a.dtype)
-    else:
-        terms = a if order == 1 else hlo.power(a, float(order))
-    return hlo.convert(hlo.sum_(terms), result)
+        a = hlo.convert(hlo.ne(a, 0), a.dtype)
+    elif order != 1:
+        a = hlo.power(a, float(order))
+    return hlo.convert(hlo.sum_(a), result)
 
 
 def _square(x: Value) -> Value:

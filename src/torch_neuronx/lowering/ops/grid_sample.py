@@ -1,6 +1,7 @@
 """grid_sampler in two and three dimensions: rows of a channels-last input gathered at run-time points.
 
-Every interpolation is a sum over taps; a tap is an integer coordinate and a weight per dimension.
+A point reads a combination of taps, one per dimension: an integer coordinate and a weight. One
+gather (or scatter) serves all combinations.
 Coordinates are kept in the grid's order: x (the last spatial dimension) first.
 """
 
@@ -116,6 +117,16 @@ def _product(factors: Sequence[Value]) -> Value:
 
 
 @dataclass(frozen=True)
+class _Plan:
+    """Where each point reads, (points, combinations of taps); one slope per dimension of the grid."""
+
+    row: Value
+    inside: Value
+    weight: Value
+    slopes: list[Value]
+
+
+@dataclass(frozen=True)
 class _Sampler:
     """input (N, C, *spatial), grid (N, *out, n): rows are points, all batches and positions flattened."""
 
@@ -155,72 +166,66 @@ class _Sampler:
 
     def index(self, taps: Sequence[_Tap]) -> tuple[Value, Value]:
         """(row of the input, whether the point is inside) of one tap per dimension."""
-        inside: Value | None = None
+        inside = hlo.full(taps[0].at.shape, True, torch.bool)
         for axis, tap in zip(self.axes(), taps, strict=True):
-            hit = axis.inside(tap.at)
-            inside = hit if inside is None else inside & hit
-        assert inside is not None
-        points = inside.numel
-        per_batch = points // self.input.shape[0]
-        row = hlo.divide(hlo.iota((points,), 0), max(per_batch, 1))
+            inside = inside & axis.inside(tap.at)
+        per_batch = inside.numel // self.input.shape[0]
+        row = hlo.divide(hlo.iota((inside.numel,), 0), max(per_batch, 1))
         for size, tap in zip(self.sizes, reversed(taps), strict=True):
-            at = hlo.convert(hlo.select(inside, tap.at, 0), torch.int64)
-            row = row * size + at
+            row = row * size + hlo.convert(hlo.select(inside, tap.at, 0), torch.int64)
         return row, inside
 
-    def combinations(self) -> list[tuple[_Tap, ...]]:
-        return list(itertools.product(*self.taps()))
+    def plan(self) -> _Plan:
+        """All combinations of taps side by side: (points, combinations)."""
+        combinations = list(itertools.product(*self.taps()))
+        rows, insides = zip(*(self.index(c) for c in combinations), strict=True)
+        weights = [_product([t.weight for t in c]) for c in combinations]
+        slopes = [
+            [_product([t.slope if j == i else t.weight for j, t in enumerate(c)]) for c in combinations]
+            for i in range(self.n)
+        ]
+        return _Plan(_beside(rows), _beside(insides), _beside(weights), [_beside(s) for s in slopes])
+
+    def values(self, plan: _Plan) -> Value:
+        """(points, combinations, C): zero outside of the input."""
+        taken = hlo.take_rows(self.rows(self.input), plan.row)
+        return hlo.select(hlo.broadcast_in_dim(plan.inside, taken.shape, [0, 1]), taken, 0)
 
     def forward(self) -> Value:
         out = self.grid.shape[1:-1]
         shape = (*self.input.shape[:2], *out)
         if 0 in shape or 0 in self.input.shape:
             return hlo.full(shape, 0, self.input.dtype)
-        rows, total = self.rows(self.input), None
-        for taps in self.combinations():
-            row, inside = self.index(taps)
-            value = hlo.select(_column(inside), hlo.take_rows(rows, row), 0)
-            value = value * _column(_product([t.weight for t in taps]))
-            total = value if total is None else total + value
-        assert total is not None
+        plan = self.plan()
+        total = hlo.sum_(self.values(plan) * hlo.unsqueeze(plan.weight, 2), 1)
         return self.unrows(total, out, self.input.dtype)
 
     def input_gradient(self, grad: Value) -> Value:
-        g = self.rows(grad)
-        total = hlo.full((self.input.shape[0] * math.prod(self.sizes), self.input.shape[1]), 0, g.dtype)
-        for taps in self.combinations():
-            row, inside = self.index(taps)
-            value = hlo.select(_column(inside), g * _column(_product([t.weight for t in taps])), 0)
-            total = hlo.scatter(
-                total,
-                hlo.unsqueeze(row, 1),
-                value,
-                hlo.add,
-                update_window_dims=[1],
-                inserted=[0],
-                scatter_map=[0],
-            )
+        g, plan = hlo.unsqueeze(self.rows(grad), 1), self.plan()
+        updates = g * hlo.unsqueeze(plan.weight, 2)
+        updates = hlo.select(hlo.broadcast_in_dim(plan.inside, updates.shape, [0, 1]), updates, 0)
+        total = hlo.scatter(
+            hlo.full((self.input.shape[0] * math.prod(self.sizes), self.input.shape[1]), 0, g.dtype),
+            hlo.reshape(plan.row, (-1, 1)),
+            hlo.reshape(updates, (-1, self.input.shape[1])),
+            hlo.add,
+            update_window_dims=[1],
+            inserted=[0],
+            scatter_map=[0],
+        )
         return self.unrows(total, self.sizes, self.input.dtype)
 
     def grid_gradient(self, grad: Value) -> Value:
         if self.mode == NEAREST:
             return hlo.zeros_like(self.grid)
-        g, rows = self.rows(grad), self.rows(self.input)
-        columns: list[Value | None] = [None] * self.n
-        for taps in self.combinations():
-            row, inside = self.index(taps)
-            dot = hlo.select(inside, hlo.sum_(hlo.take_rows(rows, row) * g, 1), 0)
-            for i in range(self.n):
-                factors = [t.slope if j == i else t.weight for j, t in enumerate(taps)]
-                term = dot * _product(factors)
-                seen = columns[i]
-                columns[i] = term if seen is None else seen + term
-        joined = hlo.concatenate([_column(c) for c in columns if c is not None], 1)
-        return hlo.convert(hlo.reshape(joined, self.grid.shape), self.grid.dtype)
+        plan = self.plan()
+        dot = hlo.sum_(self.values(plan) * hlo.unsqueeze(self.rows(grad), 1), 2)
+        columns = [hlo.unsqueeze(hlo.sum_(hlo.select(plan.inside, dot * s, 0), 1), 1) for s in plan.slopes]
+        return hlo.convert(hlo.reshape(hlo.concatenate(columns, 1), self.grid.shape), self.grid.dtype)
 
 
-def _column(x: Value) -> Value:
-    return hlo.unsqueeze(x, 1)
+def _beside(columns: Sequence[Value]) -> Value:
+    return hlo.concatenate([hlo.unsqueeze(c, 1) for c in columns], 1)
 
 
 @lower("aten::grid_sampler_2d", "aten::grid_sampler_3d")

@@ -105,10 +105,8 @@ def _ratio(size: int, out: int, align_corners: bool, scale: float | None, real: 
 def _source(size: int, out: int, align_corners: bool, scale: float | None, real: Any, *, cubic: bool) -> np.ndarray:
     """Real-valued source positions of the results."""
     ratio, j = _ratio(size, out, align_corners, scale, real), np.arange(out).astype(real)
-    if align_corners:
-        return ratio * j
-    position = ratio * (j + real(0.5)) - real(0.5)
-    return position if cubic else np.maximum(position, real(0))
+    position: np.ndarray = ratio * j if align_corners else ratio * (j + real(0.5)) - real(0.5)
+    return position if cubic or align_corners else np.clip(position, real(0), None)
 
 
 def _nearest(size: int, out: int, align_corners: bool, scale: float | None, real: Any) -> Resampling:
@@ -164,7 +162,7 @@ def _cubic(size: int, out: int, align_corners: bool, scale: float | None, real: 
 
 
 def _triangle(x: np.ndarray) -> np.ndarray:
-    return np.maximum(1 - np.abs(x), 0)
+    return np.clip(1 - np.abs(x), 0, None)
 
 
 def _keys(x: np.ndarray) -> np.ndarray:

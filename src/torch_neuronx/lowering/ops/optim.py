@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -22,6 +23,10 @@ Lists = Sequence[Value]
 
 def _double(x: Scalar) -> Value:
     return hlo.convert(hlo.as_value(x), torch.float64)
+
+
+def _caster(like: Value) -> Callable[[Value], Value]:
+    return lambda x: hlo.convert(x, like.dtype)
 
 
 def _scalar(x: Value) -> Value:
@@ -106,8 +111,7 @@ def _adam(
     rate, b1, b2 = _scalar(_double(lr)), _double(beta1), _double(beta2)
 
     def update(i: int, g: Value, param: Value, avg: Value, sq: Value, *largest: Value) -> list[Value]:
-        dtype = g.dtype
-        cast = lambda x: hlo.convert(x, dtype)  # noqa: E731
+        cast = _caster(g)
         step = hlo.convert(_scalar(state_steps[i]), torch.float64)
         step_size = cast(hlo.divide(rate, 1 - hlo.power(b1, step)))
         correction = cast(hlo.sqrt(1 - hlo.power(b2, step)))
@@ -138,7 +142,7 @@ def fused_adam(
     exp_avg_sqs: Lists,
     max_exp_avg_sqs: Lists,
     state_steps: Lists,
-    **options: Value | None,
+    **options: Any,
 ) -> Writes:
     lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
     return _adam(*lists, **options, decoupled=False)
@@ -152,7 +156,7 @@ def fused_adamw(
     exp_avg_sqs: Lists,
     max_exp_avg_sqs: Lists,
     state_steps: Lists,
-    **options: Value | None,
+    **options: Any,
 ) -> Writes:
     lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
     return _adam(*lists, **options, decoupled=True)
@@ -177,7 +181,7 @@ def fused_sgd(
     rate = _scalar(_double(lr))
 
     def update(i: int, g: Value, param: Value, *buffers: Value) -> list[Value]:
-        cast = lambda x: hlo.convert(x, g.dtype)  # noqa: E731
+        cast = _caster(g)
         descent = _decayed(g, param, weight_decay)
         if not buffers:
             return [param - cast(rate) * descent]
@@ -211,7 +215,7 @@ def fused_adagrad(
     rate = _scalar(_double(lr))
 
     def update(i: int, g: Value, param: Value, total: Value) -> list[Value]:
-        cast = lambda x: hlo.convert(x, g.dtype)  # noqa: E731
+        cast = _caster(g)
         step = hlo.convert(_scalar(state_steps[i]), torch.float64)
         current = cast(hlo.divide(rate, 1 + (step - 1) * _double(lr_decay)))
         descent = _decayed(g, param, weight_decay)

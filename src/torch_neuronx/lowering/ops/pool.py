@@ -269,13 +269,13 @@ def window_sum(x: Value, kernel: Ints, stride: Ints, padding: Sequence[tuple[int
     n = len(kernel)
     together = math.prod(kernel) <= SMALL_WINDOW
     for dims in [list(range(n))] if together else [[i] for i in range(n)]:
-        pick = lambda xs, other, dims=dims: [xs[i] if i in dims else other for i in range(n)]  # noqa: E731
+        at = [i in dims for i in range(n)]
         (x,) = hlo.reduce_window(
             [x],
             [0],
-            [1, *pick(kernel, 1)],
-            [1, *pick(stride, 1)],
-            [(0, 0), *pick(padding, (0, 0))],
+            [1, *(k if a else 1 for k, a in zip(kernel, at, strict=True))],
+            [1, *(s if a else 1 for s, a in zip(stride, at, strict=True))],
+            [(0, 0), *(p if a else (0, 0) for p, a in zip(padding, at, strict=True))],
             lambda a, b: [a + b],
         )
     return x

@@ -145,8 +145,7 @@ def _fractional_starts(samples: Value, size: int, out: int, kernel: int) -> Valu
     u = hlo.unsqueeze(samples, 1)
     alpha = hlo.divide(hlo.constant(size - kernel, u.dtype), out - 1)
     i = hlo.iota((1, out - 1), 1, u.dtype)
-    to_int = lambda v: hlo.convert(v, torch.int64)  # noqa: E731
-    starts = to_int((i + u) * alpha) - to_int(u * alpha)
+    starts = hlo.convert((i + u) * alpha, torch.int64) - hlo.convert(u * alpha, torch.int64)
     return hlo.concatenate([starts, last], 1)
 
 

@@ -79,8 +79,8 @@ def native_multi_head_attention(
     mask_type: int | None,
 ) -> tuple[Value, Value | None]:
     dtype = query.dtype
-    inputs = [hlo.convert(x, compute_dtype(dtype)) for x in (query, key, value)]
-    out, weights = _attention(*inputs, num_head, (qkv_weight, qkv_bias), (proj_weight, proj_bias), mask, mask_type)
+    q, k, v = (hlo.convert(x, compute_dtype(dtype)) for x in (query, key, value))
+    out, weights = _attention(q, k, v, num_head, (qkv_weight, qkv_bias), (proj_weight, proj_bias), mask, mask_type)
     out = hlo.convert(out, dtype)
     if not need_weights:
         return out, None
