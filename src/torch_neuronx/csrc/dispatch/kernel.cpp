@@ -151,7 +151,7 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
     throw_python_error();
   }
   auto tensors = take_results(entry, arrays.get(), call, op, std::move(storages));
-  note_work(call.device, token);
+  note_work(call.device, token, op.name.c_str());
   if (runtime::launch_blocking()) {
     synchronize_device(call.device);
   }

@@ -33,8 +33,9 @@ bool is_deleted(PyObject* array);
 // long as the array lives and is not donated. Raises the op's error when its computation failed.
 const void* host_pointer(PyObject* array);
 
-// Waits for one completion token. Steals the reference. Raises the op's error when it failed.
-void wait_token(PyObject* token);
+// Waits for one completion token. Steals the reference. Raises the op's error when it failed, under
+// the op's name if there is one.
+void wait_token(PyObject* token, const char* op);
 
 // Raises the first error that an already finished op left behind (index out of range, ...).
 void raise_deferred_errors(c10::DeviceIndex device);
