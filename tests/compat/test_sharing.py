@@ -22,7 +22,7 @@ import torch.multiprocessing as mp
 
 def receive(queue, answers):
     tensor, parameter = queue.get()
-    answers.put((tensor + 1).cpu())
+    answers.put((tensor + 1).tolist())
     answers.put((str(parameter.device), type(parameter).__name__, parameter.requires_grad))
 
 if __name__ == "__main__":
@@ -31,7 +31,7 @@ if __name__ == "__main__":
     child = context.Process(target=receive, args=(queue, answers))
     child.start()
     queue.put((torch.ones(3, device="neuron"), torch.nn.Parameter(torch.ones(1, device="neuron"))))
-    print("answer", answers.get(timeout=60).tolist(), answers.get(timeout=60))
+    print("answer", answers.get(timeout=60), answers.get(timeout=60))
     child.join()
 """
     )

@@ -137,6 +137,11 @@ def test_svd_reconstructs(dtype: torch.dtype, full: bool) -> None:
     _, s, _ = check(aten._linalg_svd.default, randn(3, 3, dtype=dtype), False, False, **TOLERANT)
 
 
+def test_svd_of_nan_raises() -> None:
+    with pytest.raises(torch.linalg.LinAlgError, match="non-finite"):
+        run(aten._linalg_svd.default, (torch.full((3, 3), float("nan")),), {})
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("upper", [False, True])
 def test_triangular(dtype: torch.dtype, upper: bool) -> None:

@@ -135,9 +135,9 @@ void raise_errors(c10::DeviceIndex device, const std::exception_ptr& error) {
 
 }  // namespace
 
-void note_work(c10::DeviceIndex device, PyObject* token) {
+void note_work(c10::DeviceIndex device, PyObject* token, const char* op) {
   StreamState& state = state_of(device, current[static_cast<size_t>(device)]);
-  auto work = std::make_shared<Token>(token);
+  auto work = std::make_shared<Token>(token, op);
   bool full = false;
   {
     std::lock_guard<std::mutex> lock(state.mutex);

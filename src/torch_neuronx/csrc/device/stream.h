@@ -14,7 +14,7 @@ namespace neuron {
 // Called by the dispatcher after every execution, with the GIL held: `token` (stolen) has
 // block_until_ready() and joins the current stream of `device`. May wait for old work when too
 // much is outstanding, which bounds how far Python runs ahead.
-void note_work(c10::DeviceIndex device, PyObject* token);
+void note_work(c10::DeviceIndex device, PyObject* token, const char* op = nullptr);
 
 // Work that is queued but not yet dispatched must be noted before anybody waits: the hook runs at
 // the start of every wait, query and event record. One hook; null removes it.

@@ -20,7 +20,7 @@ void Token::wait() noexcept {
   }
   std::exception_ptr error;
   try {
-    runtime::wait_token(Py_NewRef(object_));
+    runtime::wait_token(Py_NewRef(object_), op_);
   } catch (...) {
     error = std::current_exception();
   }

@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 class Token {
  public:
-  explicit Token(PyObject* object) : object_(object) {}  // steals the reference
+  // Steals the reference; `op`, which lives for ever, names the work in its error.
+  explicit Token(PyObject* object, const char* op = nullptr) : object_(object), op_(op) {}
   ~Token();
   Token(const Token&) = delete;
   Token& operator=(const Token&) = delete;
@@ -33,6 +34,7 @@ class Token {
   void finish(std::exception_ptr error);
 
   PyObject* object_;  // dropped when done; touched only with the GIL held
+  const char* op_;
   std::atomic<bool> done_{false};
   std::mutex mutex_;  // of the two below
   Clock::time_point finished_{};

@@ -61,7 +61,9 @@ void raise_check(const Pending& check, int32_t code) {
   std::string what = message + " (" + check.op;
   what += check.where.empty() ? ")" : ", called at " + check.where + ")";
   Ref builtins(PyImport_ImportModule("builtins"));
-  Ref type(PyObject_GetAttrString(builtins.get(), error.c_str()));
+  const bool builtin = PyObject_HasAttrString(builtins.get(), error.c_str()) != 0;
+  Ref home(PyImport_ImportModule(builtin ? "builtins" : "torch.linalg"));  // torch.linalg.LinAlgError
+  Ref type(home ? PyObject_GetAttrString(home.get(), error.c_str()) : nullptr);
   PyErr_SetString(type ? type.get() : PyExc_RuntimeError, what.c_str());
   throw_python_error();
 }

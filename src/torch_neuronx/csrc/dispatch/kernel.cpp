@@ -174,7 +174,7 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
   const Launched launched = launch(*entry, call, op);
   auto tensors = take_results(*entry, launched.arrays.get(), call, std::move(storages));
   lock.reset();
-  note_work(call.device, launched.token);
+  note_work(call.device, launched.token, op.name.c_str());
   take_counts_and_checks(entry, launched.arrays.get(), call, op, tensors);
   if (runtime::launch_blocking()) {
     synchronize_device(call.device);

@@ -148,10 +148,17 @@ void wait_for(PyObject* array) {
   }
 }
 
-void wait_token(PyObject* token) {
+void wait_token(PyObject* token, const char* op) {
   const Gil gil;
   const Ref owned(token);
-  block_until_ready(token);
+  static PyObject* name = interned("block_until_ready");
+  const Ref done(PyObject_CallMethodNoArgs(token, name));
+  if (!done && op != nullptr) {
+    throw_execution_error(op);
+  }
+  if (!done) {
+    throw_python_error();
+  }
 }
 
 void raise_deferred_errors(c10::DeviceIndex device) { dispatch::raise_deferred(device); }

@@ -36,8 +36,9 @@ const void* host_pointer(PyObject* array);
 // Waits for an array to have its value; one that was donated meanwhile is none, and that is no error.
 void wait_for(PyObject* array);
 
-// Waits for one completion token. Steals the reference. Raises the op's error when it failed.
-void wait_token(PyObject* token);
+// Waits for one completion token. Steals the reference. Raises the op's error when it failed, under
+// the op's name if there is one.
+void wait_token(PyObject* token, const char* op);
 
 // Raises the first error that an already finished op left behind (index out of range, ...).
 void raise_deferred_errors(c10::DeviceIndex device);

@@ -52,6 +52,7 @@ def succeeded(info: Value, name: str, what: str) -> None:
     require(hlo.all_(hlo.eq(info, 0)), "LinAlgError", f"{name}: {what}")
 
 
+NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
 NOT_POSITIVE = "The factorization could not be completed because the input is not positive-definite."
 
 
@@ -277,6 +278,8 @@ def svd(
         u = hlo.broadcast_to(eye(m, rows, A.dtype), (*batch, m, rows))
         return u, s, hlo.broadcast_to(eye(columns, n, A.dtype), (*batch, columns, n))
     u, s, vh, info = lapack.gesdd(batched(A), ("A" if full_matrices else "S") if compute_uv else "N")
+    finite = hlo.all_(hlo.ne(info, -4))  # LAPACK's word for a NaN in its fourth argument
+    require(finite, "LinAlgError", f"linalg.svd: {NOT_FINITE}")
     succeeded(info, "linalg.svd", "The algorithm failed to converge because the input matrix is ill-conditioned.")
     s = hlo.reshape(s, (*batch, k))
     if not compute_uv:
