@@ -9,6 +9,7 @@ from functools import cache
 import torch
 
 from torch_neuronx import _C
+from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.table import Row, overload
@@ -25,7 +26,7 @@ _lock = threading.RLock()
 
 def start() -> None:
     """Brings the device up. Called by the core at the first device op; safe to call again."""
-    with _lock:
+    with _lock, held_back():
         _start()
 
 
