@@ -30,6 +30,17 @@ REFUSED: dict[str, Callable[[str], object]] = {
     "min of nothing": lambda d: ONES(2, 0, device=d).min(),
     "max along nothing": lambda d: ONES(0, 3, device=d).max(0),
     "min along nothing": lambda d: ONES(0, 3, device=d).min(-2),
+    "a float as an index": lambda d: ONES(3, device=d)[torch.tensor([1.0], device=d)],
+    "index_put of another dtype": lambda d: ONES(3, device=d).index_put(
+        (torch.tensor([0], device=d),), ONES(1, dtype=torch.float64, device=d)
+    ),
+    "index_add of another dtype": lambda d: ONES(3, device=d).index_add(
+        0, torch.tensor([0], device=d), ONES(1, dtype=torch.float64, device=d)
+    ),
+    "lerp to another dtype": lambda d: ONES(3, device=d).lerp(ONES(3, dtype=torch.float64, device=d), 0.5),
+    "a mask of floats": lambda d: ONES(3, device=d).masked_fill(ONES(3, device=d), 1),
+    "an empty range of integers": lambda d: torch.randint(5, 3, (2,), device=d),
+    "random_ of an empty range": lambda d: torch.zeros(2, device=d).random_(5, 3),
     "integer to a negative power": lambda d: torch.arange(3, device=d) ** -1,
     "add_ to a stride of 0": lambda d: _zero_strided(d).add_(1),
     "copy_ to a stride of 0": lambda d: _zero_strided(d).copy_(ONES(3, device=d)),
