@@ -67,8 +67,8 @@ def _waited_adds(device: str, numel: int, calls: int) -> Callable[[], object]:
 
 
 def _chains(device: str) -> Callable[[], object]:
-    """Thirty ops, each on the result of the one before."""
-    a, b = _operands(device, 64)
+    """Thirty ops on 2048 elements, each on the result of the one before."""
+    a, b = _operands(device, 2048)
 
     def run() -> None:
         for _ in range(10):

@@ -75,7 +75,7 @@ ROWS = (
     Row("add_1m_sync", "a + b, 1M elements, with a wait", "us", peers="torch_xla 1670-1807, torchax 3068"),
     Row(
         "chain_30",
-        "chain of 30 dependent ops, with a wait",
+        "chain of 30 dependent ops on 2048 elements",
         "us",
         900,
         zen1_cpu=303,
