@@ -71,7 +71,7 @@ conformance: build $(done)/test
 
 # The core again under each sanitizer, its package beside it, and the tests of the strata that are C++.
 sanitize: $(done)/test
-	VENV=$(abspath $(VENV)) JOBS=$(JOBS) ./scripts/sanitize address thread
+	VENV=$(abspath $(VENV)) JOBS=$(JOBS) CMAKE=$(cmake) ./scripts/sanitize address thread
 
 clean:
 	rm -rf build src/torch_neuronx/_C*.so .pytest_cache .mypy_cache .ruff_cache
