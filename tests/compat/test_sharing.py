@@ -24,6 +24,7 @@ def receive(queue, answers):
     tensor, parameter = queue.get()
     answers.put((tensor + 1).tolist())
     answers.put((str(parameter.device), type(parameter).__name__, parameter.requires_grad))
+    queue.get()  # the answer's memory is fetched from this process, so it has to live until then
 
 if __name__ == "__main__":
     context = mp.get_context("spawn")
@@ -32,6 +33,7 @@ if __name__ == "__main__":
     child.start()
     queue.put((torch.ones(3, device="neuron"), torch.nn.Parameter(torch.ones(1, device="neuron"))))
     print("answer", answers.get(timeout=60), answers.get(timeout=60))
+    queue.put("done")
     child.join()
 """
     )

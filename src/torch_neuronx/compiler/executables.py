@@ -17,6 +17,7 @@ from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Meta, lower_call
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
+from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result
 from torch_neuronx.lowering.views import Layout
 from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType
@@ -198,6 +199,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
 
 
 def _infer(call: Call) -> list[Meta | None]:
+    refuse(call)
     try:
         inferred = infer_pointwise(call) or infer(call)
     except NoMeta:

@@ -10,6 +10,12 @@ class Ref {
   explicit Ref(PyObject* object = nullptr) : object_(object) {}
   ~Ref() { Py_XDECREF(object_); }
   Ref(Ref&& other) noexcept : object_(other.release()) {}
+  Ref& operator=(Ref&& other) noexcept {
+    PyObject* old = object_;
+    object_ = other.release();
+    Py_XDECREF(old);
+    return *this;
+  }
   Ref(const Ref&) = delete;
   Ref& operator=(const Ref&) = delete;
 

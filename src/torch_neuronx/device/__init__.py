@@ -73,6 +73,8 @@ default_generators: tuple[torch.Generator, ...]
 def __getattr__(name: str) -> object:
     if name == "default_generators":  # made at first use: counting devices reads the environment
         return random.default_generators()
+    if name == "_initialized":  # torch.utils.checkpoint saves the random state of devices that say so
+        return is_initialized()
     raise AttributeError(f"module 'torch.neuron' has no attribute '{name}'")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torch_neuronx.compiler import executables
+from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.meta import ResizeNeeded
 from torch_neuronx.lowering.spec import Call, ScalarSpec, Slot, TensorSpec
@@ -28,8 +29,9 @@ def resolve(
     Raises the meta kernel's errors; anything the lowering cannot do becomes a fallback entry.
     """
     try:
-        call = Call(name, _arguments(name, args), tuple(_slot(s) for s in slots), params, rng if rng >= 0 else None)
-        entry = executables.obtain(call, device)
+        with held_back():
+            call = Call(name, _arguments(name, args), tuple(_slot(s) for s in slots), params, rng if rng >= 0 else None)
+            entry = executables.obtain(call, device)
     except ResizeNeeded as needed:
         return "resize", tuple((p, lay.sizes, lay.strides) for p, lay in needed.resized.items())
     except Unsupported as reason:

@@ -9,21 +9,24 @@ from functools import cache
 import torch
 
 from torch_neuronx import _C
+from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
-_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER = 1, 2, 4, 8
+_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP = 1, 2, 4, 8, 16
 _NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
 # These have kernels of their own in the core.
 _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "aten::set_", "aten::record_stream"})
+# These write one value, so they may write tensors whose elements share memory, as on the CPU.
+_ONE_VALUE = frozenset({"fill_", "zero_", "masked_fill_", "index_fill_", "index_put_", "_index_put_impl_"})
 _lock = threading.RLock()
 
 
 def start() -> None:
     """Brings the device up. Called by the core at the first device op; safe to call again."""
-    with _lock:
+    with _lock, held_back():
         _start()
 
 
@@ -60,6 +63,7 @@ def _bind(form: Form, row: Row) -> None:
     operands = tuple(i for i, a in enumerate(arguments) if str(a.type) in _NUMBERS and a.name not in row.attributes)
     unread = tuple(i for i in form.written if form.derived and (arguments[i].is_out or not row.reads_self))
     flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
+    flags |= _OVERLAP * (op._schema.name.removeprefix("aten::") in _ONE_VALUE)
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
         flags |= _REGISTER
     _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)

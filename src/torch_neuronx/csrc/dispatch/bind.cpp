@@ -46,7 +46,7 @@ void set_flags(std::vector<bool>& flags, PyObject* positions) {
 }
 
 // describe(name, overload, flags, operand positions, unread positions): what the table says.
-// flags: 1 pointwise, 2 random, 4 host inputs, 8 register a kernel.
+// flags: 1 pointwise, 2 random, 4 host inputs, 8 register a kernel, 16 may write elements that share memory.
 PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
     TORCH_CHECK(count == 5, "bind_operator takes 5 arguments");
@@ -59,6 +59,7 @@ PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
     op.pointwise = (flags & 1) != 0;
     op.random = (flags & 2) != 0;
     op.host_inputs = (flags & 4) != 0;
+    op.overlap = (flags & 16) != 0;
     set_flags(op.operand, args[3]);
     set_flags(op.unread, args[4]);
     if ((flags & 8) != 0) {

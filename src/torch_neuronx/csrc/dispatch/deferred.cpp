@@ -1,6 +1,7 @@
 #include "dispatch/deferred.h"
 
 #include <deque>
+#include <string_view>
 
 #include "errors.h"
 #include "gil.h"
@@ -26,17 +27,33 @@ std::deque<Pending>& pending() {
   return *list;
 }
 
-// "file.py:12" of the Python frame that called the op, or nothing.
-std::string python_line() {
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (frame == nullptr) {
-    return "";
-  }
+bool is_library(PyFrameObject* frame) {
+  Ref globals(PyFrame_GetGlobals(frame));
+  PyObject* name = PyDict_GetItemString(globals.get(), "__name__");
+  const char* text = name != nullptr && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  const std::string_view module(text == nullptr ? "" : text);
+  return module == "torch" || module.starts_with("torch.") || module.starts_with("torch_neuronx.");
+}
+
+std::string line_of(PyFrameObject* frame) {
   Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   const int line = PyFrame_GetLineNumber(frame);
   PyObject* name = reinterpret_cast<PyCodeObject*>(code.get())->co_filename;
   const char* file = PyUnicode_AsUTF8(name);
   return file == nullptr ? "" : std::string(file) + ":" + std::to_string(line);
+}
+
+// "file.py:12" of the user's frame that led to the op: torch's own frames are passed over. Nothing without Python.
+std::string python_line() {
+  PyFrameObject* innermost = PyEval_GetFrame();
+  if (innermost == nullptr) {
+    return "";
+  }
+  Ref frame(Py_NewRef(reinterpret_cast<PyObject*>(innermost)));
+  while (frame && is_library(reinterpret_cast<PyFrameObject*>(frame.get()))) {
+    frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(frame.get()))));
+  }
+  return line_of(frame ? reinterpret_cast<PyFrameObject*>(frame.get()) : innermost);
 }
 
 void raise_check(const Pending& check, int32_t code) {

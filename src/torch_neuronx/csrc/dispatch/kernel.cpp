@@ -7,6 +7,7 @@
 #include "device/generator.h"
 #include "device/stream.h"
 #include "dispatch/deferred.h"
+#include "dispatch/launch_lock.h"
 #include "dispatch/operator.h"
 #include "dispatch/parameters.h"
 #include "dispatch/python_call.h"
@@ -16,11 +17,16 @@
 #include "runtime/bridge.h"
 #include "runtime/settings.h"
 
+#include <optional>
+
 namespace neuron::dispatch {
 namespace {
 
 // Memory nobody wrote is about to be read: give it zeros.
 void materialise(const SlotLeaf& slot) {
+  TORCH_CHECK(slot.buffer->handle == nullptr || (slot.buffer->dtype == slot.dtype && slot.buffer->numel == slot.numel),
+              "a tensor's storage was written as another dtype by another thread while an op on it was started. "
+              "Let one thread write a tensor at a time.");
   if (slot.buffer->handle == nullptr) {
     slot.buffer->replace(runtime::zeros(slot.dtype, slot.numel, slot.buffer->device), slot.dtype, slot.numel);
   }
@@ -84,29 +90,33 @@ void cut_rows(at::Tensor& tensor, PyObject* count) {
 }
 
 // The results of one execution, by index; writes are stored in their slots at once.
-std::vector<at::Tensor> take_results(const std::shared_ptr<const Entry>& entry, PyObject* arrays, CallView& call,
-                                     const Operator& op, Storages storages) {
-  std::vector<at::Tensor> tensors(entry->results.size());
-  for (size_t i = 0; i < entry->results.size(); ++i) {
-    const ResultSpec& result = entry->results[i];
+std::vector<at::Tensor> take_results(const Entry& entry, PyObject* arrays, CallView& call, Storages storages) {
+  std::vector<at::Tensor> tensors(entry.results.size());
+  for (size_t i = 0; i < entry.results.size(); ++i) {
+    const ResultSpec& result = entry.results[i];
     PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
-    switch (result.kind) {
-      case ResultKind::Fresh:
-        tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry->like_first);
-        break;
-      case ResultKind::Write:
-        call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype,
-                                                                     result.storage_numel);
-        break;
-      case ResultKind::Count:
-        cut_rows(tensors[static_cast<size_t>(result.slot)], array);
-        break;
-      case ResultKind::Check:
-        defer_check(call.device, Py_NewRef(array), entry, op.name);
-        break;
+    if (result.kind == ResultKind::Fresh) {
+      tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry.like_first);
+    } else if (result.kind == ResultKind::Write) {
+      call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype,
+                                                                   result.storage_numel);
     }
   }
   return tensors;
+}
+
+// What may wait or raise, after every result has its place: row counts and checks.
+void take_counts_and_checks(const std::shared_ptr<const Entry>& entry, PyObject* arrays, const CallView& call,
+                            const Operator& op, std::vector<at::Tensor>& tensors) {
+  for (size_t i = 0; i < entry->results.size(); ++i) {
+    const ResultSpec& result = entry->results[i];
+    PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
+    if (result.kind == ResultKind::Count) {
+      cut_rows(tensors[static_cast<size_t>(result.slot)], array);
+    } else if (result.kind == ResultKind::Check) {
+      defer_check(call.device, Py_NewRef(array), entry, op.name);
+    }
+  }
 }
 
 // A failed execution has consumed donated arguments: those storages are left unwritten.
@@ -123,9 +133,13 @@ void drop_donated(const Entry& entry, CallView& call) {
 
 PyObject* const_name(const char* text) { return PyUnicode_InternFromString(text); }
 
-std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallView& call, const Operator& op) {
-  Storages storages = reserve_results(*entry, call.device);
-  const Gil gil;
+// A launched program: its completion token and its result arrays.
+struct Launched {
+  PyObject* token;  // given to the stream
+  Ref arrays;
+};
+
+Launched launch(const Entry& entry, CallView& call, const Operator& op) {
   static PyObject* with_tokens = [] {
     PyObject* name = const_name("with_tokens");
     return PyTuple_Pack(1, name);  // interning never gives up the GIL, so this static cannot deadlock
@@ -135,23 +149,33 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
 
   const Ref arguments = argument_tuple(call);
   PyObject* const call_args[] = {arguments.get(), Py_True};
-  const Ref ran(PyObject_Vectorcall(entry->execute, call_args, 1, with_tokens));
+  const Ref ran(PyObject_Vectorcall(entry.execute, call_args, 1, with_tokens));
   if (!ran) {
-    drop_donated(*entry, call);
+    drop_donated(entry, call);
     runtime::throw_execution_error(op.name);
   }
-  PyObject* const self_args[] = {ran.get(), entry->handlers};
+  PyObject* const self_args[] = {ran.get(), entry.handlers};
   PyObject* token = PyObject_VectorcallMethod(consume_token, self_args, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (token == nullptr) {
     throw_python_error();
   }
-  const Ref arrays(PyObject_VectorcallMethod(consume_results, self_args, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  Ref arrays(PyObject_VectorcallMethod(consume_results, self_args, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   if (!arrays) {
     Py_DECREF(token);
     throw_python_error();
   }
-  auto tensors = take_results(entry, arrays.get(), call, op, std::move(storages));
-  note_work(call.device, token, op.name.c_str());
+  return {token, std::move(arrays)};
+}
+
+std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallView& call, const Operator& op) {
+  Storages storages = reserve_results(*entry, call.device);
+  const Gil gil;
+  std::optional<LaunchLock> lock(std::in_place);
+  const Launched launched = launch(*entry, call, op);
+  auto tensors = take_results(*entry, launched.arrays.get(), call, std::move(storages));
+  lock.reset();
+  note_work(call.device, launched.token, op.name.c_str());
+  take_counts_and_checks(entry, launched.arrays.get(), call, op, tensors);
   if (runtime::launch_blocking()) {
     synchronize_device(call.device);
   }
@@ -235,6 +259,9 @@ constexpr int kMostResizes = 2;  // a resize is followed by one retry with the n
 
 void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = handle.schema();
+  if (runtime::in_bad_fork()) [[unlikely]] {
+    runtime::ensure_initialized();  // raises: the engine's threads are not here, and waiting for them never ends
+  }
   for (int attempt = 0; attempt < kMostResizes; ++attempt) {
     CallView call;
     view_call(op, schema, stack, call);

@@ -1,5 +1,6 @@
 #include "dispatch/key.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -279,6 +280,11 @@ class CallViewer {
     TensorLeaf leaf{t, slot, -1, false, written};
     const bool whole = t.storage_offset() == 0 && t.numel() == numel && is_dense(t.sizes(), t.strides());
     if (!whole) {
+      const std::string& argument = schema_.arguments()[argument_].name();
+      check_bounds(t, op_.name.c_str(), argument.c_str());
+      if (written && !op_.overlap) {
+        check_overlap(t, argument);
+      }
       leaf.offset_param = static_cast<int32_t>(call_.params.size());
       call_.params.push_back(t.storage_offset());
       leaf.fits = block_fits(t.sizes(), t.strides(), numel, t.storage_offset());
@@ -289,6 +295,14 @@ class CallViewer {
     call_.arguments.push_back({Argument::Kind::Tensor, static_cast<int32_t>(call_.tensors.size())});
     call_.tensors.push_back(std::move(leaf));
     word(kTensor);
+  }
+
+  // As on the CPU: an element that stands at several places cannot take several values.
+  void check_overlap(const at::Tensor& t, const std::string& argument) {
+    TORCH_CHECK(at::has_internal_overlap(t) != at::MemOverlap::Yes,
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation. (argument '",
+                argument, "' of ", op_.name, ", shape ", t.sizes(), ", strides ", t.strides(), ")");
   }
 
   int32_t slot_of(const at::Tensor& t) {

@@ -21,6 +21,7 @@ struct Operator {
   bool pointwise = false;
   bool random = false;
   bool host_inputs = false;
+  bool overlap = false;  // may write a tensor whose elements share memory
   // The table lists it. Others run op by op through torch's decomposition or on the CPU.
   bool has_row = false;
   std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time

@@ -261,6 +261,9 @@ PyObject* to_python(const c10::IValue& value) {
   if (value.isInt()) {
     return checked(PyLong_FromLongLong(value.toInt()));
   }
+  if (value.isUnsigned()) {
+    return checked(PyLong_FromUnsignedLongLong(value.toUInt()));
+  }
   if (value.isDouble()) {
     return checked(PyFloat_FromDouble(value.toDouble()));
   }

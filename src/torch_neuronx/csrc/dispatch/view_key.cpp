@@ -1,5 +1,6 @@
 #include "dispatch/view_key.h"
 
+#include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -46,6 +47,18 @@ bool block_fits(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t storag
     above = stride;
   }
   return true;
+}
+
+void check_bounds(const at::TensorBase& t, const char* op, const char* argument) {
+  int64_t last = t.storage_offset();
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    last += (t.size(d) - 1) * t.stride(d);
+  }
+  const size_t nbytes = t.storage().nbytes();
+  TORCH_CHECK(t.numel() == 0 || static_cast<size_t>(last + 1) * t.itemsize() <= nbytes, op, ": argument '", argument,
+              "' (shape ", t.sizes(), ", strides ", t.strides(), ", offset ", t.storage_offset(),
+              ") reaches beyond its storage of ", nbytes,
+              " bytes, which was made smaller. Grow the storage again with resize_, or make a new tensor.");
 }
 
 }  // namespace neuron::dispatch

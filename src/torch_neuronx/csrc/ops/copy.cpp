@@ -8,6 +8,7 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 
+#include "dispatch/launch_lock.h"
 #include "dispatch/operator.h"
 #include "dispatch/view_key.h"
 #include "gil.h"
@@ -24,6 +25,7 @@ at::Tensor host_view(const at::Tensor& t) {
   if (t.numel() == 0 || buffer.handle == nullptr) {
     return at::empty_strided(t.sizes(), t.strides(), options).zero_();
   }
+  dispatch::check_bounds(t, "a copy to the CPU", "self");
   const Gil gil;
   PyObject* handle = Py_NewRef(buffer.handle);
   const char* base = nullptr;
@@ -37,9 +39,24 @@ at::Tensor host_view(const at::Tensor& t) {
   return at::from_blob(first, t.sizes(), t.strides(), [handle](void*) { release_object(handle); }, options);
 }
 
+constexpr int kMostLooks = 4;  // a thread that never stops writing must not keep a reader waiting for ever
+
+// Waits without the lock. Meanwhile another thread may have started work on the storage, so it looks again.
+void wait_for_value(const at::Tensor& t) {
+  DeviceBuffer& buffer = DeviceBuffer::of(t);
+  const Gil gil;
+  PyObject* last = nullptr;
+  for (int look = 0; look < kMostLooks && buffer.handle != nullptr && buffer.handle != last; ++look) {
+    last = buffer.handle;
+    runtime::wait_for(last);
+  }
+}
+
 void device_to_host(const at::Tensor& self, const at::Tensor& dst) {
-  const at::Tensor view = host_view(self);
+  wait_for_value(self);
   runtime::raise_deferred_errors(self.device().index());
+  const dispatch::LaunchLock lock;  // memory being read must not be donated
+  const at::Tensor view = host_view(self);
   dst.copy_(self.is_conj() ? view.conj() : self.is_neg() ? view._neg_view() : view);
 }
 
@@ -84,6 +101,9 @@ void device_to_device(const at::Tensor& self, const at::Tensor& dst) {
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   runtime::ensure_initialized();
   if (dst.numel() == 0) {
+    if (dst.device().is_cpu()) {
+      runtime::raise_deferred_errors(self.device().index());
+    }
     return dst;
   }
   if (self.device().is_cpu()) {
@@ -106,8 +126,11 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 c10::Scalar local_scalar_dense(const at::Tensor& self) {
-  const at::Tensor view = host_view(self);
+  runtime::ensure_initialized();
+  wait_for_value(self);
   runtime::raise_deferred_errors(self.device().index());
+  const dispatch::LaunchLock lock;
+  const at::Tensor view = host_view(self);
   return at::native::_local_scalar_dense_cpu(view);
 }
 

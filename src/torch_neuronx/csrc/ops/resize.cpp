@@ -11,6 +11,8 @@
 #include "runtime/bridge.h"
 #include "storage/device_buffer.h"
 
+#include <c10/util/accumulate.h>
+
 namespace neuron {
 namespace {
 
@@ -50,17 +52,17 @@ void resize_tensor(c10::TensorImpl& tensor, at::IntArrayRef sizes, at::OptionalI
   }
   const auto itemsize = tensor.dtype().itemsize();
   const auto offset = static_cast<size_t>(tensor.storage_offset());
-  size_t nbytes = 0;
+  const size_t nbytes = strides.has_value() ? at::detail::computeStorageNbytes(sizes, *strides, itemsize, offset)
+                                            : at::detail::computeStorageNbytesContiguous(sizes, itemsize, offset);
+  // Memory first: when there is none, the tensor keeps its shape.
+  c10::StorageImpl& storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
+  if (c10::multiply_integers(sizes) > 0 && nbytes > storage.nbytes()) {
+    resize_storage(storage, nbytes);
+  }
   if (strides.has_value()) {
-    nbytes = at::detail::computeStorageNbytes(sizes, *strides, itemsize, offset);
     tensor.set_sizes_and_strides(sizes, *strides);
   } else {
-    nbytes = at::detail::computeStorageNbytesContiguous(sizes, itemsize, offset);
     tensor.set_sizes_contiguous(sizes);
-  }
-  c10::StorageImpl& storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
-  if (tensor.numel() > 0 && nbytes > storage.nbytes()) {
-    resize_storage(storage, nbytes);
   }
 }
 

@@ -119,8 +119,10 @@ PyObject* zeros(c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device) {
 
 bool is_deleted(PyObject* array) {
   static PyObject* name = interned("is_deleted");
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // the caller may be about to report an error
   const Ref deleted(PyObject_CallMethodNoArgs(array, name));
-  PyErr_Clear();
+  PyErr_Restore(type, value, trace);  // drops this call's own error
   return deleted.get() == Py_True;
 }
 
@@ -131,6 +133,19 @@ const void* host_pointer(PyObject* array) {
   const Ref address(host_side.host_visible ? checked(PyObject_CallMethodNoArgs(array, pointer))
                                            : checked(PyObject_CallOneArg(host_side.host_copy, array)));
   return PyLong_AsVoidPtr(address.get());
+}
+
+void wait_for(PyObject* array) {
+  const Gil gil;
+  const Ref owned(Py_NewRef(array));
+  static PyObject* name = interned("block_until_ready");
+  const Ref done(PyObject_CallMethodNoArgs(array, name));
+  if (!done) {
+    if (!is_deleted(array)) {
+      throw_python_error();
+    }
+    PyErr_Clear();  // donated meanwhile: whoever did that is the one to wait for
+  }
 }
 
 void wait_token(PyObject* token, const char* op) {

@@ -33,6 +33,9 @@ bool is_deleted(PyObject* array);
 // long as the array lives and is not donated. Raises the op's error when its computation failed.
 const void* host_pointer(PyObject* array);
 
+// Waits for an array to have its value; one that was donated meanwhile is none, and that is no error.
+void wait_for(PyObject* array);
+
 // Waits for one completion token. Steals the reference. Raises the op's error when it failed, under
 // the op's name if there is one.
 void wait_token(PyObject* token, const char* op);

@@ -46,9 +46,20 @@ def convert(x: Value, dtype: torch.dtype) -> Value:
         return convert(real(x), dtype)
     if dtype in INTEGER and x.dtype.is_floating_point:
         return _float_to_integer(x, dtype)
+    if dtype is torch.float8_e4m3fn and x.dtype is torch.float32:
+        return _finite_float8(x)
     if FLOAT8 & {x.dtype, dtype} and torch.float32 not in (x.dtype, dtype):
-        return _raw(_raw(x, torch.float32), dtype)
+        return convert(_raw(x, torch.float32), dtype)
     return _raw(x, dtype)
+
+
+def _finite_float8(x: Value) -> Value:
+    """torch saturates to float8_e4m3fn, infinities too; the engine makes NaN of what does not fit."""
+    from torch_neuronx.lowering.hlo.elementwise import ge, le, select
+
+    limit = torch.finfo(torch.float8_e4m3fn).max
+    below = select(ge(x, limit), full(x.shape, limit, x.dtype), x)
+    return _raw(select(le(below, -limit), full(x.shape, -limit, x.dtype), below), torch.float8_e4m3fn)
 
 
 def _nonzero(x: Value) -> Value:

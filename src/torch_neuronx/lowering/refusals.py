@@ -1,0 +1,138 @@
+"""Calls that the CPU refuses and torch's meta kernels let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+
+from torch_neuronx.lowering.dtypes import is_integral
+from torch_neuronx.lowering.forms import resolve
+from torch_neuronx.lowering.spec import Call, TensorSpec
+
+Refusal = Callable[[str, Call], None]
+
+
+def refuse(call: Call) -> None:
+    """Raises torch's kind of error for a call whose arguments cannot go together."""
+    functional = resolve(call.name).functional
+    if check := _CHECKS.get(functional):
+        check(functional, call)
+
+
+def _one_dtype(name: str, call: Call) -> None:
+    tensors = [x for x in call.args if isinstance(x, TensorSpec)]
+    if len({t.dtype for t in tensors}) > 1:
+        shown = ", ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.layout.sizes)}" for t in tensors)
+        raise RuntimeError(
+            f"{name}: expected all tensors to have the same dtype, but got {shown}. "
+            "Convert them to one dtype with .to(dtype), or use torch.autocast."
+        )
+
+
+def _dimension(name: str, call: Call) -> None:
+    tensor, dim = call.args[0], call.args[1]
+    ndim = max(len(tensor.layout.sizes), 1)
+    if not -ndim <= dim < ndim:
+        raise IndexError(
+            f"{name}: Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
+        )
+
+
+def _something_to_reduce(name: str, call: Call) -> None:
+    tensor = call.args[0]
+    base = name.removeprefix("aten::").partition(".")[0]
+    if name.endswith(".dim"):
+        _dimension(name, call)
+        sizes, dim = tensor.layout.sizes, call.args[1]
+        if sizes and sizes[dim] == 0:
+            raise IndexError(f"{base}(): Expected reduction dim {dim} to have non-zero size.")
+    elif 0 in tensor.layout.sizes:
+        raise RuntimeError(
+            f"{base}(): Expected reduction dim to be specified for input.numel() == 0. "
+            "Specify the reduction dim with the 'dim' argument."
+        )
+
+
+def _integer_power(name: str, call: Call) -> None:
+    base, exponent = call.args[0], call.args[1]
+    if isinstance(exponent, int) and exponent < 0 and is_integral(base.dtype):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+
+def _same_dtype(source: int) -> Refusal:
+    def check(name: str, call: Call) -> None:
+        target, other = call.args[0], call.args[source]
+        if isinstance(other, TensorSpec) and other.dtype != target.dtype:
+            raise RuntimeError(
+                f"{name}: self ({target.dtype}) and the source ({other.dtype}) must have the same dtype. "
+                "Convert the source with .to(self.dtype)."
+            )
+
+    return check
+
+
+def _integer_indices(name: str, call: Call) -> None:
+    for index in call.args[1]:
+        if isinstance(index, TensorSpec) and (index.dtype.is_floating_point or index.dtype.is_complex):
+            raise IndexError(
+                f"{name}: tensors used as indices must be long, int, byte or bool tensors, but one is {index.dtype}. "
+                "Convert it with .long()."
+            )
+
+
+def _put(name: str, call: Call) -> None:
+    _integer_indices(name, call)
+    _same_dtype(2)(name, call)
+
+
+def _boolean_mask(name: str, call: Call) -> None:
+    if call.args[1].dtype is not torch.bool:
+        raise RuntimeError(
+            f"{name}: masked_fill only supports boolean masks, but got mask with dtype {call.args[1].dtype}. "
+            "Convert it with .bool()."
+        )
+
+
+def _range(low: int) -> Refusal:
+    def check(name: str, call: Call) -> None:
+        first, end = call.args[low], call.args[low + 1]
+        if isinstance(first, int) and isinstance(end, int) and first >= end:
+            raise RuntimeError(f"{name}: expects 'from' to be less than 'to', but got from={first} >= to={end}")
+
+    return check
+
+
+_CHECKS: Final[dict[str, Refusal]] = {
+    **dict.fromkeys(
+        (
+            "aten::mm",
+            "aten::bmm",
+            "aten::mv",
+            "aten::dot",
+            "aten::vdot",
+            "aten::addmm",
+            "aten::baddbmm",
+            "aten::addbmm",
+            "aten::addmv",
+            "aten::convolution",
+            "aten::convolution_overrideable",
+        ),
+        _one_dtype,
+    ),
+    **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _dimension),
+    **dict.fromkeys(("aten::max", "aten::min", "aten::max.dim", "aten::min.dim"), _something_to_reduce),
+    "aten::pow.Tensor_Scalar": _integer_power,
+    "aten::index.Tensor": _integer_indices,
+    "aten::index_put": _put,
+    "aten::_index_put_impl": _put,
+    "aten::index_add": _same_dtype(3),
+    "aten::lerp.Scalar": _same_dtype(1),
+    "aten::lerp.Tensor": _same_dtype(1),
+    "aten::masked_fill.Scalar": _boolean_mask,
+    "aten::masked_fill.Tensor": _boolean_mask,
+    "aten::randint.low": _range(0),
+    "aten::randint.low_generator": _range(0),
+    "aten::random.from": _range(1),
+}

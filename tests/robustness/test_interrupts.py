@@ -1,0 +1,40 @@
+"""Ctrl-C at any moment of a first call: the next call works and is right."""
+
+from __future__ import annotations
+
+SCRIPT = """
+import os, signal, threading
+import torch, torch_neuronx
+
+def interrupted(delay, call):
+    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        result = call()
+        timer.join()  # a signal that comes late comes here
+        return result
+    except KeyboardInterrupt:
+        global count
+        count += 1
+    finally:
+        timer.join()
+
+def chain(n, device):
+    y = torch.arange(float(n), device=device).add_(1)
+    return y.sort(descending=True).values.softmax(0).cumsum(0).cpu()
+
+count = 0
+for delay in {delays}:
+    interrupted(delay, lambda: torch.ones(3, device="neuron").sum().item())
+for n in range(2, 14):
+    interrupted(0.004 * n, lambda: chain(n, "neuron"))
+    torch.testing.assert_close(chain(n, "neuron"), chain(n, "cpu"))
+assert torch.ones(3, device="neuron").sum().item() == 3
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+print("interrupted", count > 0, torch_neuronx.get_fallback_ops())
+"""
+
+
+def test_the_next_call_is_right(python) -> None:
+    out = python(SCRIPT.format(delays=[0.05, 0.1, 0.3, 0.5]), TORCH_NEURONX_DISABLE_NEFF_CACHE="1")
+    assert "interrupted True {}" in out

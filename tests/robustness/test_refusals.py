@@ -1,0 +1,90 @@
+"""Calls that CPU torch refuses are refused on the device, with the same class of error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+D = "neuron"
+ONES = torch.ones
+
+
+def _zero_strided(device: str) -> torch.Tensor:
+    return torch.zeros(1, device=device).expand(3)
+
+
+REFUSED: dict[str, Callable[[str], object]] = {
+    "mm of two dtypes": lambda d: ONES(2, 3, device=d) @ ONES(3, 3, device=d).double(),
+    "bmm of two dtypes": lambda d: torch.bmm(ONES(1, 2, 3, device=d), ONES(1, 3, 2, device=d).double()),
+    "addmm of two dtypes": lambda d: torch.addmm(
+        ONES(2, 2, device=d), ONES(2, 2, device=d).half(), ONES(2, 2, device=d).half()
+    ),
+    "convolution of two dtypes": lambda d: torch.nn.functional.conv2d(
+        ONES(1, 3, 5, 5, device=d).double(), ONES(2, 3, 3, 3, device=d)
+    ),
+    "softmax over no dimension": lambda d: ONES(2, 3, device=d).softmax(3),
+    "log_softmax over no dimension": lambda d: ONES(2, 3, device=d).log_softmax(-3),
+    "max of nothing": lambda d: ONES(0, device=d).max(),
+    "min of nothing": lambda d: ONES(2, 0, device=d).min(),
+    "max along nothing": lambda d: ONES(0, 3, device=d).max(0),
+    "min along nothing": lambda d: ONES(0, 3, device=d).min(-2),
+    "a float as an index": lambda d: ONES(3, device=d)[torch.tensor([1.0], device=d)],
+    "index_put of another dtype": lambda d: ONES(3, device=d).index_put(
+        (torch.tensor([0], device=d),), ONES(1, dtype=torch.float64, device=d)
+    ),
+    "index_add of another dtype": lambda d: ONES(3, device=d).index_add(
+        0, torch.tensor([0], device=d), ONES(1, dtype=torch.float64, device=d)
+    ),
+    "lerp to another dtype": lambda d: ONES(3, device=d).lerp(ONES(3, dtype=torch.float64, device=d), 0.5),
+    "a mask of floats": lambda d: ONES(3, device=d).masked_fill(ONES(3, device=d), 1),
+    "an empty range of integers": lambda d: torch.randint(5, 3, (2,), device=d),
+    "random_ of an empty range": lambda d: torch.zeros(2, device=d).random_(5, 3),
+    "integer to a negative power": lambda d: torch.arange(3, device=d) ** -1,
+    "add_ to a stride of 0": lambda d: _zero_strided(d).add_(1),
+    "copy_ to a stride of 0": lambda d: _zero_strided(d).copy_(ONES(3, device=d)),
+    "uniform_ to a stride of 0": lambda d: _zero_strided(d).uniform_(),
+    "clamp_ of a stride of 0": lambda d: _zero_strided(d).clamp_(1),
+    "scatter_ to a stride of 0": lambda d: _zero_strided(d).scatter_(0, torch.tensor([0], device=d), 1.0),
+    "out= with a stride of 0": lambda d: torch.add(ONES(3, device=d), 1, out=_zero_strided(d)),
+    "foreach with a stride of 0": lambda d: torch._foreach_add_([_zero_strided(d)], 1),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused_as_on_the_cpu(name: str) -> None:
+    call = REFUSED[name]
+    with pytest.raises((RuntimeError, IndexError)) as cpu:
+        call("cpu")
+    with pytest.raises(cpu.type) as device:
+        call(D)
+    assert device.type is cpu.type
+
+
+ALLOWED: dict[str, Callable[[str], torch.Tensor]] = {
+    "fill_": lambda d: _zero_strided(d).fill_(2),
+    "zero_": lambda d: _zero_strided(d).zero_(),
+    "max along something": lambda d: ONES(0, 3, device=d).max(1).values,
+    "integer to a power": lambda d: torch.arange(3, device=d) ** 3,
+    "a dimension of a 0-d tensor": lambda d: torch.tensor(2.0, device=d).softmax(-1),
+    "float to a negative power": lambda d: torch.arange(1.0, 4.0, device=d) ** -1,
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_is_allowed_as_on_the_cpu(name: str) -> None:
+    torch.testing.assert_close(ALLOWED[name](D).cpu(), ALLOWED[name]("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_float8_saturates(dtype: torch.dtype) -> None:
+    values = [447.0, 465.0, 480.0, 1e30, -500.0, float("inf"), float("-inf"), float("nan"), 0.1, -0.0]
+    x = torch.tensor(values, dtype=dtype)
+    got = x.to(D).to(torch.float8_e4m3fn).cpu().float()
+    torch.testing.assert_close(got, x.to(torch.float8_e4m3fn).float(), equal_nan=True, rtol=0, atol=0)
+
+
+def test_a_number_above_int64() -> None:
+    got = torch.full((2,), 2**63 + 5, dtype=torch.uint64, device=D)
+    assert got.cpu().tolist() == [2**63 + 5] * 2
