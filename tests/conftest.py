@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,3 +58,12 @@ def python() -> Callable[..., str]:
 def seeded() -> None:
     """Every test draws the same numbers in every run: what fails once fails again."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """CPU torch's own sums move with its number of threads (a loss curve by 2e-4); one thread agrees with float64."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

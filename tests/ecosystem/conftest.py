@@ -10,21 +10,12 @@ os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 import pytest
-import torch
 
 import torch_neuronx
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(autouse=True)
-def nothing_falls_back() -> Iterator[None]:
+def nothing_falls_back(one_thread: None) -> Iterator[None]:
     torch_neuronx.clear_op_tracking()
     yield
     assert torch_neuronx.get_fallback_ops() == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
@@ -12,21 +12,14 @@ from torch.nn import functional as F
 
 import torch_neuronx
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 100
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-4),
     "adamw-foreach": lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=True),
     "adamw-fused": lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """CPU torch's own curve moves by 2e-4 with its number of threads; one thread agrees with float64."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def train(

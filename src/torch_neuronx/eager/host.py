@@ -17,9 +17,9 @@ from torch_neuronx.lowering.table import overload, steps
 
 def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     """The op's returns as a tuple. Written arguments get their new values; fresh ones come back on the device."""
-    op = overload(name)
-    if form_of(name).functional in steps:
-        return _as_tuple(_run_in_steps(form_of(name), args), len(op._schema.returns))
+    op, form = overload(name), form_of(name)
+    if form.functional in steps:
+        return _as_tuple(_run_in_steps(form, args), len(op._schema.returns))
     tracking.refuse_or_count(name, reason, args)
     device = _device(args)
     arguments = op._schema.arguments
@@ -27,7 +27,6 @@ def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     positional = [x for x, a in zip(host, arguments, strict=True) if not a.kwarg_only]
     named = {a.name: x for x, a in zip(host, arguments, strict=True) if a.kwarg_only}
     out = op(*positional, **named)
-    form = form_of(name)
     for position in form.written:
         _write_back(args[position], host[position])
     returns = _as_tuple(out, len(op._schema.returns))
@@ -66,12 +65,8 @@ def _to_host(x: Any, kind: str) -> Any:
         return v
 
     if isinstance(x, int) and not isinstance(x, bool):
-        return _decode(x, kind)
+        return decode_enum(x, kind)
     return tree_map(one, x)
-
-
-def _decode(x: int, kind: str) -> Any:
-    return decode_enum(x, kind)
 
 
 def _host_generator(generator: torch.Generator) -> torch.Generator:

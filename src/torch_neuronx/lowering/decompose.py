@@ -140,10 +140,6 @@ def _decompositions() -> dict[Any, Kernel]:
     return torch._decomp.decomposition_table
 
 
-def has_decomposition(name: str, op: torch._ops.OpOverload) -> bool:
-    return op in _decompositions() or op._can_decompose()
-
-
 def default_of(argument: torch.Argument) -> Any:
     """The schema's default; a dtype's is written as a number, and int64's is the only one."""
     if argument.default_value == 4 and "ScalarType" in str(argument.real_type):

@@ -98,10 +98,6 @@ def supported() -> frozenset[torch.dtype]:
     return frozenset(_MLIR)
 
 
-def is_float(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point
-
-
 def is_complex(dtype: torch.dtype) -> bool:
     return dtype.is_complex
 

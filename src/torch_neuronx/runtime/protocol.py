@@ -12,7 +12,6 @@ import torch
 LAPACK_PREFIX: Final = b"lapack_"  # of the custom calls in a program that need LAPACK
 
 Array = Any  # the runtime's one-dimensional device array
-Token = Any  # completion of one execution
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Executable:
     """A loaded program.
 
     execute(arguments, with_tokens=True) starts it; the returned object's consume_token() gives its
-    Token and consume_with_handlers(handlers) its result arrays.
+    token, which has block_until_ready(), and consume_with_handlers(handlers) its result arrays.
     """
 
     execute: Callable[..., Any]
@@ -73,5 +72,3 @@ class Runtime(Protocol):
     def host_pointer(self, array: Array) -> int: ...
 
     def host_copy(self, array: Array) -> int: ...
-
-    def wait(self, token: Token) -> None: ...

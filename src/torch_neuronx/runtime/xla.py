@@ -15,7 +15,7 @@ import torch
 from jaxlib import _jax, lapack, xla_client
 
 from torch_neuronx.lowering.dtypes import numpy_dtype
-from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Array, Capabilities, Executable, ResultType, Token
+from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Array, Capabilities, Executable, ResultType
 
 TESTED: Final = ("0.10.2",)
 # Emitters off: half the compile time at equal speed. Excess precision off: bf16 rounds as torch does.
@@ -164,9 +164,6 @@ class XlaRuntime:
             copy, _ = array._single_device_array_to_np_array_did_copy()
             array._npy_value = copy  # jaxlib's own slot for it, so the copy lives as long as the array
         return int(array._npy_value.ctypes.data)
-
-    def wait(self, token: Token) -> None:
-        token.block_until_ready()
 
 
 @cache

@@ -55,7 +55,6 @@ PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
     const long flags = PyLong_AsLong(args[2]);
     const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
     Operator& op = operator_of(handle);
-    op.has_row = true;
     op.pointwise = (flags & 1) != 0;
     op.random = (flags & 2) != 0;
     op.host_inputs = (flags & 4) != 0;

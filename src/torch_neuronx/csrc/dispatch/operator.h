@@ -21,9 +21,7 @@ struct Operator {
   bool pointwise = false;
   bool random = false;
   bool host_inputs = false;
-  bool overlap = false;  // may write a tensor whose elements share memory
-  // The table lists it. Others run op by op through torch's decomposition or on the CPU.
-  bool has_row = false;
+  bool overlap = false;               // may write a tensor whose elements share memory
   std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time
   std::vector<bool> written;          // per argument
   std::vector<bool> unread;           // per argument: overwritten without being read when it is whole

@@ -156,9 +156,7 @@ void wait_token(PyObject* token, const char* op) {
   if (!done && op != nullptr) {
     throw_execution_error(op);
   }
-  if (!done) {
-    throw_python_error();
-  }
+  checked(done.get());
 }
 
 void raise_deferred_errors(c10::DeviceIndex device) { dispatch::raise_deferred(device); }

@@ -21,10 +21,6 @@ def inverse_std(var: Value, eps: Scalar) -> Value:
     return 1.0 / hlo.sqrt(var + hlo.convert(hlo.as_value(eps), var.dtype))
 
 
-def _optional(x: Value | None, dtype: torch.dtype) -> Value | None:
-    return None if x is None else hlo.convert(x, dtype)
-
-
 @lower("aten::native_layer_norm")
 def layer_norm(
     input: Value, normalized_shape: Sequence[int], weight: Value | None, bias: Value | None, eps: Scalar

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 
@@ -134,32 +134,10 @@ def _adam(
     return _Step(grad_scale, found_inf, maximize).run(names, update, *lists)
 
 
-@lower("aten::_fused_adam_", "aten::_fused_adam_.tensor_lr", listwise=True)
-def fused_adam(
-    self: Lists,
-    grads: Lists,
-    exp_avgs: Lists,
-    exp_avg_sqs: Lists,
-    max_exp_avg_sqs: Lists,
-    state_steps: Lists,
-    **options: Any,
-) -> Writes:
-    lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
-    return _adam(*lists, **options, decoupled=False)
-
-
-@lower("aten::_fused_adamw_", "aten::_fused_adamw_.tensor_lr", listwise=True)
-def fused_adamw(
-    self: Lists,
-    grads: Lists,
-    exp_avgs: Lists,
-    exp_avg_sqs: Lists,
-    max_exp_avg_sqs: Lists,
-    state_steps: Lists,
-    **options: Any,
-) -> Writes:
-    lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps)
-    return _adam(*lists, **options, decoupled=True)
+for _name, _decoupled in (("adam", False), ("adamw", True)):
+    lower(f"aten::_fused_{_name}_", f"aten::_fused_{_name}_.tensor_lr", listwise=True)(
+        partial(_adam, decoupled=_decoupled)
+    )
 
 
 @lower("aten::_fused_sgd_", "aten::_fused_sgd_.tensor_lr", listwise=True)
