@@ -10,8 +10,6 @@ import torch
 from benchmarks.timing import Effort, Pair, side_by_side
 from benchmarks.workloads import NETWORKS, Workload, wait
 
-DEVICES = ("cpu", "neuron")
-
 
 def ops(effort: Effort) -> Iterator[tuple[str, Pair]]:
     for name, numel, calls in (("add_4", 4, 200), ("add_1m", 1 << 20, 10)):
@@ -24,12 +22,6 @@ def networks(effort: Effort) -> Iterator[tuple[str, Pair]]:
     for name, build in NETWORKS.items():
         calls = 5 if name == "mlp_step" else 1
         yield name, _pair(partial(_repeated, build, calls=calls), calls, effort)
-
-
-def largest_difference(name: str) -> float:
-    """Between the two devices' first results of a network."""
-    cpu, neuron = (NETWORKS[name](device)().cpu() for device in DEVICES)
-    return float((cpu - neuron).abs().max())
 
 
 def _pair(make: Callable[[str], Callable[[], object]], calls: int, effort: Effort) -> Pair:
