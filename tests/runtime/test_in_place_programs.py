@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
@@ -34,20 +32,3 @@ def test_same_numbers_of_two_operands(name):
     expected = getattr(torch, name)(x, y).cpu()
     getattr(x, f"{name}_")(y)
     torch.testing.assert_close(x.cpu(), expected, rtol=0, atol=0, equal_nan=True)
-
-
-def seconds(run) -> float:
-    best = float("inf")
-    for _ in range(40):
-        torch.neuron.synchronize()
-        start = time.perf_counter()
-        run()
-        torch.neuron.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-def test_in_place_is_not_slower():
-    x = torch.rand(SIZE).to("neuron")
-    # A loop that is not vectorised takes four to seven times as long.
-    assert seconds(lambda: x.sigmoid_()) < 2.5 * seconds(lambda: x.sigmoid())
