@@ -7,11 +7,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from torch_neuronx.lowering.dtypes import numpy_dtype, supported
+from torch_neuronx.lowering.dtypes import numpy_dtype, storage_dtype, supported
 from torch_neuronx.runtime.targets import runtime
 from torch_neuronx.scalar_types import dtype_of, number_of
 
-_NUMPY: Final[dict[int, np.dtype]] = {number_of(d): numpy_dtype(d) for d in supported()}
+_NUMPY: Final[dict[int, np.dtype]] = {number_of(d): numpy_dtype(storage_dtype(d)) for d in supported()}
 _TORCH: Final[dict[int, torch.dtype]] = {number_of(d): d for d in supported()}
 
 _runtime: Final = runtime()

@@ -60,6 +60,8 @@ def _binary(op: Callable[..., Any]) -> Binary:
 
 def abs_(x: Value) -> Value:
     """|x|; real for a complex x."""
+    if x.dtype is torch.complex32:
+        return convert(abs_(convert(x, torch.complex64)), torch.float16)
     return Value(stablehlo.abs(x.ssa), real_of(x.dtype), x.dims)
 
 
