@@ -79,19 +79,22 @@ def apply(
     int_to_float: bool = False,
     result: torch.dtype | None = None,
     opmath: bool = False,
+    stepwise: bool = False,
 ) -> Value:
     """Promotes `xs`, runs `build(*xs, *scalars)` in the compute dtype and rounds once.
 
     `scalars` are parameters (slopes, bounds): they take the compute dtype and never promote.
     `opmath` keeps wrapped numbers among `xs` at compute precision instead of rounding them to the
-    result dtype first, as torch's mul and div do (its add and sub round them).
+    result dtype first, as torch's mul and div do (its add and sub round them, and complex32's mul does).
+    `stepwise` is for the kernels that round complex32 after every step: those written in c10::complex<Half>.
     """
     dtype = result_type(*xs)
     if int_to_float and is_integral(dtype):
         dtype = torch.get_default_dtype()
-    inner = compute_dtype(dtype)
+    half = dtype is torch.complex32
+    inner = dtype if half and stepwise else compute_dtype(dtype)
     operands = [as_value(x) for x in xs]
-    values = [hlo.convert(v if v.weak and opmath else hlo.convert(v, dtype), inner) for v in operands]
+    values = [hlo.convert(v if v.weak and opmath and not half else hlo.convert(v, dtype), inner) for v in operands]
     extra = [hlo.convert(as_value(s), inner) for s in scalars]
     out = build(*values, *extra)
     return hlo.convert(out, result) if result is not None else _rounded(out, inner, dtype)
