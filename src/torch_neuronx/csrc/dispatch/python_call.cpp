@@ -34,6 +34,11 @@ PyObject* eager_host() {
   return function;
 }
 
+PyObject* sparse_run() {
+  static PyObject* function = handler("torch_neuronx.sparse.calls", "run");
+  return function;
+}
+
 PyObject* checked(PyObject* object) {
   if (object == nullptr) {
     throw_python_error();
@@ -245,6 +250,16 @@ c10::IValue from_python(PyObject* object, const c10::TypePtr& type) {
               ", which the core cannot pass on");
 }
 
+// Replaces the arguments on the stack by the returns in a tuple.
+void push_returns(PyObject* out, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, schema.arguments().size());
+  const auto& returns = schema.returns();
+  for (size_t i = 0; i < returns.size(); ++i) {
+    PyObject* item = PyTuple_GetItem(out, static_cast<Py_ssize_t>(i));
+    torch::jit::push(*stack, from_python(checked(item), returns[i].type()));
+  }
+}
+
 }  // namespace
 
 PyObject* to_python(const c10::IValue& value) {
@@ -310,12 +325,15 @@ void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::St
   Gil gil;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(eager_host(), "sOs", op.name.c_str(), arguments.get(), reason.c_str())));
-  torch::jit::drop(*stack, schema.arguments().size());
-  const auto& returns = schema.returns();
-  for (size_t i = 0; i < returns.size(); ++i) {
-    PyObject* item = PyTuple_GetItem(out.get(), static_cast<Py_ssize_t>(i));
-    torch::jit::push(*stack, from_python(checked(item), returns[i].type()));
-  }
+  push_returns(out.get(), schema, stack);
+}
+
+void run_sparse(const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  Gil gil;
+  Ref arguments(stack_tuple(schema, *stack));
+  Ref out(checked(PyObject_CallFunction(sparse_run(), "ssO", schema.name().c_str(), schema.overload_name().c_str(),
+                                        arguments.get())));
+  push_returns(out.get(), schema, stack);
 }
 
 }  // namespace neuron::dispatch
