@@ -1,0 +1,126 @@
+"""Adding and multiplying COO tensors, with each other and with dense ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_neuronx.sparse.parts import broadcast_rows, find, keys, make_coo, sparse_sizes
+from torch_neuronx.sparse.table import kernel
+from torch_neuronx.sparse.write import write
+
+
+@kernel("aten::add.out")
+def add_out(self: Tensor, other: Tensor, alpha: Any, out: Tensor) -> Tensor:
+    if self.is_sparse:
+        write(out, _add_sparse(self, other, alpha))
+        return out
+    if self.shape != other.shape:
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {tuple(self.shape)} != {tuple(other.shape)}. "
+            "A dense and a sparse tensor do not broadcast: expand the sparse one's dense form."
+        )
+    if out is self and out.dtype == torch.result_type(self, other):
+        return add_into(out, other, alpha)
+    total = self.to(torch.result_type(self, other), copy=True)
+    write(out, add_into(total, other, alpha))
+    return out
+
+
+def add_into(dense: Tensor, sparse: Tensor, alpha: Any = 1) -> Tensor:
+    """dense += alpha * sparse: touches the places that `sparse` has, and no others."""
+    values = sparse._values().to(dense.dtype)
+    if values.numel() == 0:
+        return dense
+    if alpha != 1:
+        values = values * alpha
+    if sparse.sparse_dim() == 0:
+        return dense.add_(values.sum(0))
+    return dense.index_put_(tuple(sparse._indices().unbind(0)), values, accumulate=True)
+
+
+def _add_sparse(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
+    dtype = torch.result_type(self, other)
+    if self.shape != other.shape:
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {tuple(self.shape)} != {tuple(other.shape)}. "
+            "Sparse tensors do not broadcast when they are added."
+        )
+    if other._nnz() == 0:
+        return self.to(dtype, copy=True)
+    scaled = other._values().to(dtype)
+    scaled = scaled if alpha == 1 else scaled * alpha
+    if self._nnz() == 0:
+        return make_coo(other._indices().clone(), scaled.clone(), self.shape, coalesced=other.is_coalesced())
+    if self.sparse_dim() != other.sparse_dim():
+        raise RuntimeError(
+            f"add: expected both tensors to have the same sparse dims, but they have {self.sparse_dim()} and "
+            f"{other.sparse_dim()}. Convert one with .to_dense().to_sparse(sparse_dim)."
+        )
+    values = torch.cat([self._values().to(dtype), scaled])
+    total = make_coo(torch.cat([self._indices(), other._indices()], 1), values, self.shape)
+    return total.coalesce() if self.is_coalesced() and other.is_coalesced() else total
+
+
+@kernel("aten::mul.out")
+def mul_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
+    write(out, _mul(self, other))
+    return out
+
+
+def _mul(self: Tensor, other: Tensor) -> Tensor:
+    if not self.is_sparse:
+        return _mul_dense(other, self)
+    if not other.is_sparse:
+        return _mul_dense(self, other)
+    if other.dim() == 0 or self.dim() == 0:
+        sparse, scalar = (self, other) if other.dim() == 0 else (other, self)
+        return _mul_dense(sparse, scalar.to_dense())
+    return _mul_sparse(self, other)
+
+
+def _mul_dense(self: Tensor, dense: Tensor) -> Tensor:
+    """A sparse tensor times a dense one that may broadcast to it, or that it broadcasts to in its dense dims."""
+    if dense.dim() == 0:
+        return _with_values(self, self._values() * dense)
+    shape = torch.broadcast_shapes(self.shape, dense.shape)
+    if shape != self.shape:
+        self = torch._sparse_broadcast_to(self, shape)
+    full = dense.expand(shape)
+    values = self._values()
+    if self._nnz() == 0:
+        return _with_values(self, values.to(torch.result_type(self, dense)))
+    return _with_values(self, values * full[tuple(self._indices().unbind(0))])
+
+
+def _with_values(self: Tensor, values: Tensor) -> Tensor:
+    return make_coo(self._indices().clone(), values, self.shape, coalesced=self.is_coalesced())
+
+
+def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
+    """What both have, multiplied."""
+    if self.sparse_dim() != other.sparse_dim() or sparse_sizes(self) != sparse_sizes(other):
+        raise RuntimeError(
+            f"mul: expected both sparse tensors to have equal sparse dims, but got shapes {tuple(self.shape)} "
+            f"({self.sparse_dim()} sparse) and {tuple(other.shape)} ({other.sparse_dim()} sparse). "
+            "Convert one of them with .to_dense()."
+        )
+    shape = torch.broadcast_shapes(self.shape, other.shape)
+    a, b = self.coalesce(), other.coalesce()
+    sizes = sparse_sizes(a)
+    position, there = find(keys(a._indices(), sizes), keys(b._indices(), sizes))
+    kept = there.nonzero().squeeze(1)
+    values = a._values()[kept] * b._values()[position[kept]] if kept.shape[0] else _no_values(a, b, shape)
+    return make_coo(a._indices()[:, kept], values, shape, coalesced=True)
+
+
+def _no_values(self: Tensor, other: Tensor, shape: torch.Size) -> Tensor:
+    dtype = torch.result_type(self, other)
+    return torch.empty((0, *shape[self.sparse_dim() :]), dtype=dtype, device=self.device)
+
+
+def scale_rows(values: Tensor, factors: Tensor) -> Tensor:
+    """Each row of `values` times its factor."""
+    return values * broadcast_rows(factors, values)
