@@ -15,6 +15,7 @@ import torch_neuronx
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Meta, lower_call
+from torch_neuronx.lowering.cpu_rules import check_dtypes
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
 from torch_neuronx.lowering.refusals import refuse
@@ -200,6 +201,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
 
 def _infer(call: Call) -> list[Meta | None]:
     refuse(call)
+    check_dtypes(call)
     try:
         inferred = infer_pointwise(call) or infer(call)
     except NoMeta:

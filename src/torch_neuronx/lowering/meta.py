@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -53,24 +53,32 @@ _MISTAKEN: dict[str, tuple[int, ...]] = {
 }
 
 
-def _number(spec: ScalarSpec) -> Any:
-    if spec.dtype is torch.bool:
+def number_like(dtype: torch.dtype) -> bool | int | float | complex:
+    """A Python number of the dtype's category."""
+    if dtype is torch.bool:
         return True
-    if spec.dtype.is_complex:
+    if dtype.is_complex:
         return 1j
-    return 1.0 if spec.dtype.is_floating_point else 1
+    return 1.0 if dtype.is_floating_point else 1
 
 
 def _stand_in(x: Any, device: str) -> Any:
     if isinstance(x, TensorSpec):
         return torch.empty_strided(x.layout.sizes, x.layout.strides, dtype=x.dtype, device=device)
     if isinstance(x, ScalarSpec):
-        return _number(x) if x.weak else torch.ones((), dtype=x.dtype)
+        return number_like(x.dtype) if x.weak else torch.ones((), dtype=x.dtype)
     if isinstance(x, tuple):
         return [_stand_in(v, device) for v in x]
     if isinstance(x, torch.device):
         return torch.device(device)
     return None if isinstance(x, torch.Generator) else x
+
+
+def _wide_target(name: str, argument: str, x: Any) -> Any:
+    """Classes may be uint8, which the loss's meta kernel takes for a bad gather."""
+    if name.startswith("aten::nll_loss") and argument == "target" and x.dtype is torch.uint8:
+        return replace(x, dtype=torch.int64)
+    return x
 
 
 def layout_of(t: torch.Tensor) -> Layout:
@@ -101,7 +109,9 @@ def infer(call: Call) -> Inferred:
     """
     op = overload(call.name)
     arguments = op._schema.arguments
-    stand_ins = [_stand_in(x, "meta") for x in call.args]
+    stand_ins = [
+        _stand_in(_wide_target(call.name, a.name, x), "meta") for x, a in zip(call.args, arguments, strict=True)
+    ]
     positional = [x for x, a in zip(stand_ins, arguments, strict=True) if not a.kwarg_only]
     named = {a.name: x for x, a in zip(stand_ins, arguments, strict=True) if a.kwarg_only}
     try:

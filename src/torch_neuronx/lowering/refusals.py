@@ -10,6 +10,7 @@ import torch
 from torch_neuronx.lowering.dtypes import is_integral
 from torch_neuronx.lowering.forms import resolve
 from torch_neuronx.lowering.spec import Call, TensorSpec
+from torch_neuronx.lowering.table import overload
 
 Refusal = Callable[[str, Call], None]
 
@@ -28,6 +29,26 @@ def _one_dtype(name: str, call: Call) -> None:
         raise RuntimeError(
             f"{name}: expected all tensors to have the same dtype, but got {shown}. "
             "Convert them to one dtype with .to(dtype), or use torch.autocast."
+        )
+
+
+def _matrices(first: int) -> Refusal:
+    """Shapes that do not go together, in the words torch has for them on every device."""
+
+    def check(name: str, call: Call) -> None:
+        _one_dtype(name, call)
+        a, b = (call.args[i].layout.sizes for i in (first, first + 1))
+        if len(a) == len(b) == 2 and a[1] != b[0]:
+            raise RuntimeError(f"{name}: mat1 and mat2 shapes cannot be multiplied ({a[0]}x{a[1]} and {b[0]}x{b[1]})")
+
+    return check
+
+
+def _class_targets(name: str, call: Call) -> None:
+    target = next(call.args[i] for i, a in enumerate(overload(name)._schema.arguments) if a.name == "target")
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(
+            f"{name}: expected class indices of dtype int64 or uint8, got {target.dtype}. Convert them with .long()."
         )
 
 
@@ -50,6 +71,16 @@ def _something_to_reduce(name: str, call: Call) -> None:
             raise IndexError(f"{base}(): Expected reduction dim {dim} to have non-zero size.")
     elif 0 in tensor.layout.sizes:
         raise RuntimeError(
+            f"{base}(): Expected reduction dim to be specified for input.numel() == 0. "
+            "Specify the reduction dim with the 'dim' argument."
+        )
+
+
+def _something_to_find(name: str, call: Call) -> None:
+    tensor, dim = call.args[:2]
+    if dim is None and 0 in tensor.layout.sizes:
+        base = name.removeprefix("aten::")
+        raise IndexError(
             f"{base}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
@@ -118,12 +149,10 @@ def _range(low: int) -> Refusal:
 _CHECKS: Final[dict[str, Refusal]] = {
     **dict.fromkeys(
         (
-            "aten::mm",
             "aten::bmm",
             "aten::mv",
             "aten::dot",
             "aten::vdot",
-            "aten::addmm",
             "aten::baddbmm",
             "aten::addbmm",
             "aten::addmv",
@@ -132,6 +161,10 @@ _CHECKS: Final[dict[str, Refusal]] = {
         ),
         _one_dtype,
     ),
+    "aten::mm": _matrices(0),
+    "aten::addmm": _matrices(1),
+    **{f"aten::nll_loss{kind}": _class_targets for kind in ("_forward", "2d_forward", "_backward", "2d_backward")},
+    **dict.fromkeys(("aten::argmax", "aten::argmin"), _something_to_find),
     **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _dimension),
     **dict.fromkeys(("aten::max", "aten::min", "aten::max.dim", "aten::min.dim"), _something_to_reduce),
     "aten::pow.Tensor_Scalar": _integer_power,

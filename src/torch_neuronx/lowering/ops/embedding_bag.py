@@ -45,7 +45,7 @@ def _check_offsets(indices: Value, offsets: Value) -> None:
     require(hlo.le(last, indices.shape[0]), "RuntimeError", text)
 
 
-@lower("aten::_embedding_bag", "aten::_embedding_bag_forward_only", host_inputs=True)
+@lower("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 def embedding_bag(
     weight: Value,
     indices: Value,
@@ -103,7 +103,7 @@ def _largest(rows: Value, bags: Value, sizes: Value, indices: Value) -> tuple[Va
     return hlo.select(some, best, 0), hlo.select(some, hlo.take_rows(indices, first), 0)
 
 
-@lower("aten::_embedding_bag_backward", host_inputs=True)
+@lower("aten::_embedding_bag_backward")
 def embedding_bag_backward(
     grad: Value,
     indices: Value,
@@ -135,7 +135,7 @@ def embedding_bag_backward(
     )
 
 
-@lower("aten::_embedding_bag_dense_backward", host_inputs=True)
+@lower("aten::_embedding_bag_dense_backward")
 def embedding_bag_dense_backward(
     grad: Value,
     indices: Value,
@@ -178,7 +178,7 @@ def _add_elements(table: Value, rows: Value, grad: Value) -> Value:
     return hlo.slice_dim(scatter_elements(spare, 0, rows, grad, hlo.add), 0, 0, table.shape[0])
 
 
-@lower("aten::_embedding_bag_per_sample_weights_backward", host_inputs=True)
+@lower("aten::_embedding_bag_per_sample_weights_backward")
 def embedding_bag_per_sample_weights_backward(
     grad: Value,
     weight: Value,
