@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from torch_neuronx import _C
 from torch_neuronx.debug import tracking
 from torch_neuronx.eager.resolve import decode_enum
 from torch_neuronx.lowering.decompose import bind_arguments
@@ -97,6 +98,9 @@ def _write_back(target: Any, value: Any) -> None:
         for t, v in zip(target, value, strict=True):
             _write_back(t, v)
     elif isinstance(target, torch.Tensor) and target.device.type == "neuron":
+        if target.layout != torch.strided:
+            _C.assign_sparse(target, value.to(target.device))
+            return
         if target.shape != value.shape:
             target.resize_(value.shape)
         target.copy_(value)
@@ -106,6 +110,8 @@ def _to_device(x: Any, device: torch.device) -> Any:
     def one(v: Any) -> Any:
         if not isinstance(v, torch.Tensor) or v.device.type != "cpu":
             return v
+        if v.layout != torch.strided:
+            return v.to(device)
         out = torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=device)
         return out.copy_(v)
 

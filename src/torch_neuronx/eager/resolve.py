@@ -17,7 +17,14 @@ from torch_neuronx.lowering.views import Layout
 from torch_neuronx.scalar_types import dtype_of, number_of
 
 _KINDS = {"fresh": 0, "write": 1, "count": 2, "check": 3}
-_LAYOUTS = {0: torch.strided, 1: torch.sparse_coo, 2: torch.sparse_csr}
+_LAYOUTS = {
+    0: torch.strided,
+    1: torch.sparse_coo,
+    2: torch.sparse_csr,
+    4: torch.sparse_csc,
+    5: torch.sparse_bsr,
+    6: torch.sparse_bsc,
+}
 _FORMATS = {0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d}
 
 

@@ -39,6 +39,11 @@ PyObject* eager_draw() {
   return function;
 }
 
+PyObject* sparse_run() {
+  static PyObject* function = handler("torch_neuronx.sparse.calls", "run");
+  return function;
+}
+
 PyObject* checked(PyObject* object) {
   if (object == nullptr) {
     throw_python_error();
@@ -250,8 +255,8 @@ c10::IValue from_python(PyObject* object, const c10::TypePtr& type) {
               ", which the core cannot pass on");
 }
 
-// Replaces the arguments on the stack by the returns in `out`, a tuple.
-void push_host_returns(PyObject* out, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+// Replaces the arguments on the stack by the returns in a tuple.
+void push_returns(PyObject* out, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, schema.arguments().size());
   const auto& returns = schema.returns();
   for (size_t i = 0; i < returns.size(); ++i) {
@@ -325,14 +330,22 @@ void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::St
   Gil gil;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(eager_host(), "sOs", op.name.c_str(), arguments.get(), reason.c_str())));
-  push_host_returns(out.get(), schema, stack);
+  push_returns(out.get(), schema, stack);
 }
 
 void draw_on_cpu(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
   Gil gil;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(eager_draw(), "sO", op.name.c_str(), arguments.get())));
-  push_host_returns(out.get(), schema, stack);
+  push_returns(out.get(), schema, stack);
+}
+
+void run_sparse(const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  Gil gil;
+  Ref arguments(stack_tuple(schema, *stack));
+  Ref out(checked(PyObject_CallFunction(sparse_run(), "ssO", schema.name().c_str(), schema.overload_name().c_str(),
+                                        arguments.get())));
+  push_returns(out.get(), schema, stack);
 }
 
 }  // namespace neuron::dispatch

@@ -33,6 +33,9 @@ void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::St
 // The same for a random op that is to take the CPU's numbers (runtime::random_on_cpu).
 void draw_on_cpu(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack);
 
+// Runs an op on sparse arguments in torch_neuronx.sparse; replaces the arguments on the stack by its returns.
+void run_sparse(const c10::FunctionSchema& schema, torch::jit::Stack* stack);
+
 // A Python object for a stack value (tensors are wrapped, integers stay integers).
 PyObject* to_python(const c10::IValue& value);
 
