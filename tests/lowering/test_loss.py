@@ -31,6 +31,14 @@ def test_regression_losses(reduction: int) -> None:
     check(aten.soft_margin_loss_backward.default, g, x, signs, reduction)
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_soft_margin_overflows_where_the_cpu_does(reduction: int) -> None:
+    x = torch.tensor([-12.0, -11.0, -5.0, 0.5, 20.0], dtype=torch.float16)
+    y, g = torch.ones(5, dtype=torch.float16), torch.ones(5 if reduction == 0 else (), dtype=torch.float16)
+    check(aten.soft_margin_loss.default, x, y, reduction)
+    check(aten.soft_margin_loss_backward.default, g, x, y, reduction, rtol=0, atol=0)
+
+
 def test_mean_of_nothing_is_nan() -> None:
     check(aten.mse_loss.default, torch.empty(0), torch.empty(0), 1)
     check(aten.mse_loss.default, torch.empty(0), torch.empty(0), 2)

@@ -35,19 +35,29 @@ class NoMeta(Exception):
     """torch has no meta kernel for this overload."""
 
 
-# Refusals of meta kernels that are not errors of the call: a size that depends on data, and uint8
-# masks, which meta_index_Tensor takes for int8 ones.
-_NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
+# Refusals of meta kernels that are not errors of the call: a size that depends on data, uint8 masks,
+# which meta_index_Tensor takes for int8 ones, and batch norm without weights.
+_NOT_THE_CALLERS_FAULT = (
+    "cannot repeat_interleave a meta tensor",
+    "tensors used as indices must be long",
+    "_select_batch_norm_backend(): incompatible function arguments",
+)
 
 # Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
-# them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none. The
-# row's own shape counts; they are contiguous.
+# them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none or in a
+# dtype that is not the CPU's. The row's own shape and dtype count; they are contiguous.
 _MISTAKEN: dict[str, tuple[int, ...]] = {
     "aten::multi_margin_loss": (0,),
     "aten::multilabel_margin_loss_forward": (0,),
+    "aten::native_layer_norm": (1, 2),
+    "aten::native_group_norm": (1, 2),
+    "aten::batch_norm_update_stats": (0, 1),
     "aten::native_batch_norm": (1, 2),
+    "aten::_native_batch_norm_legit.no_stats": (1, 2),
+    "aten::_batch_norm_with_update": (1, 2),
+    "aten::_batch_norm_with_update_functional": (1, 2, 4, 5),
     "aten::_native_batch_norm_legit": (1, 2),
-    "aten::_native_batch_norm_legit_functional": (1, 2),
+    "aten::_native_batch_norm_legit_functional": (1, 2, 3, 4),
     "aten::_native_batch_norm_legit_no_training": (1, 2),
     "aten::_batch_norm_no_update": (1, 2),
 }
@@ -62,9 +72,23 @@ def number_like(dtype: torch.dtype) -> bool | int | float | complex:
     return 1.0 if dtype.is_floating_point else 1
 
 
+class _StandIn(torch.Tensor):
+    """A meta tensor that prints without asking autograd.
+
+    Meta kernels print their arguments to say that an overload does not match. Below autograd, where they run, torch's
+    own printing raises inside forward-mode AD, and the thread's dispatch keys stay wrong for good.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # torch's own idiom
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"tensor(shape={tuple(self.shape)}, dtype={self.dtype})"
+
+
 def _stand_in(x: Any, device: str) -> Any:
     if isinstance(x, TensorSpec):
-        return torch.empty_strided(x.layout.sizes, x.layout.strides, dtype=x.dtype, device=device)
+        like = torch.empty_strided(x.layout.sizes, x.layout.strides, dtype=x.dtype, device=device)
+        return like.as_subclass(_StandIn)
     if isinstance(x, ScalarSpec):
         return number_like(x.dtype) if x.weak else torch.ones((), dtype=x.dtype)
     if isinstance(x, tuple):
@@ -120,7 +144,8 @@ def infer(call: Call) -> Inferred:
     # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element
     except (NotImplementedError, AttributeError, ZeroDivisionError) as error:
         raise NoMeta(str(error)) from error
-    except RuntimeError as error:
+    # TypeError: that of _batch_norm_with_update, without weights
+    except (RuntimeError, TypeError) as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
             raise NoMeta(str(error)) from error
         raise

@@ -9,7 +9,7 @@ import torch
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import compute_dtype
 from torch_neuronx.lowering.module import require
-from torch_neuronx.lowering.promotion import promote
+from torch_neuronx.lowering.promotion import apply, promote
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -126,17 +126,25 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * rest[0], reduction, dtype)
 
 
+def _exp_of_minus_margin(x: Value, y: Value) -> Value:
+    """Rounded at each step, as the CPU's sequence of ops is: in float16 it is infinite from 11.1 on."""
+    return apply(hlo.exponential, apply(lambda a, b: -a * b, x, y))
+
+
 @lower("aten::soft_margin_loss")
 def soft_margin_loss(self: Value, target: Value, reduction: int = MEAN) -> Value:
-    dtype, (x, y) = _compute(self, target)
-    return reduced(hlo.log1p(hlo.exponential(-x * y)), reduction, dtype)
+    z = _exp_of_minus_margin(self, target)
+    return reduced(hlo.convert(apply(hlo.log1p, z), compute_dtype(z.dtype)), reduction, z.dtype)
 
 
 @lower("aten::soft_margin_loss_backward")
 def soft_margin_loss_backward(grad_output: Value, self: Value, target: Value, reduction: int) -> Value:
-    dtype, (x, y) = _compute(self, target)
-    z = hlo.exponential(-x * y)
-    return _gradient(-y * z / (z + 1.0), grad_output, self.numel, reduction, dtype)
+    z = _exp_of_minus_margin(self, target)
+    slope = apply(hlo.multiply, target, z)
+    share = hlo.constant(-1.0 / self.numel if reduction == MEAN else -1.0, z.dtype)
+    slope = apply(hlo.multiply, slope, share)
+    slope = apply(hlo.divide, slope, apply(lambda v: v + 1.0, z))
+    return apply(hlo.multiply, slope, grad_output)
 
 
 def _batched(x: Value) -> Value:
