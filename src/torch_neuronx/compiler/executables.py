@@ -14,9 +14,9 @@ import torch
 import torch_neuronx
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.disk_cache import DiskCache
-from torch_neuronx.lowering.call import Meta, lower_call
-from torch_neuronx.lowering.errors import Unsupported
-from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
+from torch_neuronx.lowering.call import Later, Meta, lower_call
+from torch_neuronx.lowering.errors import Refused, Unsupported
+from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result
 from torch_neuronx.lowering.views import Layout
@@ -180,7 +180,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     metas = _infer(call)
     try:
         lowered = lower_call(call, metas)
-    except Unsupported:
+    except (Unsupported, Refused):
         raise
     except Exception as error:
         _count("failed")
@@ -198,12 +198,12 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     return Obtained(executable, interface), lowered.built.bytecode
 
 
-def _infer(call: Call) -> list[Meta | None]:
+def _infer(call: Call) -> list[Meta | Later | None]:
     refuse(call)
     try:
         inferred = infer_pointwise(call) or infer(call)
     except NoMeta:
-        return []
+        return [*without_meta(call)]
     if inferred.resized:
         raise ResizeNeeded(inferred.resized)
     return list(inferred.metas)
