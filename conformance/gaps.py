@@ -36,11 +36,13 @@ class Known:
     """gaps       units that fail
     seeded     random ops whose seeded values equal the CPU's only with TORCH_NEURONX_RNG=cpu
     fallbacks  overload -> why it runs on the CPU, or an accepted part of it does
+    slow       overload -> why a program of it takes longer to compile than is well
     """
 
     gaps: tuple[Gap, ...]
     seeded: tuple[str, ...]
     fallbacks: Mapping[str, str]
+    slow: Mapping[str, str]
 
     def gap_of(self, unit: Unit) -> Gap | None:
         return next((g for g in self.gaps if g.covers(unit)), None)
@@ -53,7 +55,7 @@ def load(path: Path = FILE) -> Known:
         unknown = set(gap.modes) - {*MODES, EVERY}
         if unknown:
             raise ValueError(f"{path.name} lists a gap of {gap.ops} in {sorted(unknown)}, which are no modes: {MODES}")
-    return Known(gaps, tuple(data.get("seeded", ())), data.get("fallbacks", {}))
+    return Known(gaps, tuple(data.get("seeded", ())), data.get("fallbacks", {}), data.get("slow", {}))
 
 
 def disagreements(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.gaps import Gap, Known
 from conformance.results import Results
-from conformance.units import ALL_SAMPLES, LAYOUT_MODES, VALUE_MODES, Unit, Verdict, in_order
+from conformance.units import ALL_SAMPLES, DTYPES, LAYOUT_MODES, VALUE_MODES, Unit, Verdict, in_order
 
 FILE = Path(__file__).parents[1] / "docs" / "op_support.md"
 
@@ -28,7 +28,7 @@ _GROUPS = {
     "int": ("uint8", "int8", "int16", "int32", "int64"),
     "uint": ("uint16", "uint32", "uint64"),
     "float": ("float16", "bfloat16", "float32", "float64"),
-    "complex": ("complex32", "complex64", "complex128"),
+    "complex": ("complex64", "complex128"),
     "float8": ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
 }
 _WORDS = {Verdict.FALLBACK: "CPU", Verdict.SEEDED: "seeded", Verdict.FAILS: "no", Verdict.CPU_FAILS: "(torch)"}
@@ -45,7 +45,7 @@ _LEGEND = """A cell names the dtypes that pass natively, then the others: `CPU` 
 passes when random numbers are drawn as the CPU draws them; `no` does not pass, with the number of the gap above;
 `(torch)` CPU torch does not pass itself. `all` is every dtype the entry claims in that mode, and an empty cell means
 that it has no such mode. int: uint8 and int8 to int64; uint: uint16 to uint64; float: float16, bfloat16, float32,
-float64; complex: complex64 and 128, and complex32 where it is claimed.
+float64; complex: complex64 and complex128; each as far as the entry claims them.
 """
 
 
@@ -204,13 +204,14 @@ def _numbers(op: str, mode: str, dtypes: list[str], known: Known) -> str:
 def names(dtypes: Iterable[str], claimed: Iterable[str]) -> str:
     """Dtypes by their groups, where all members that the entry claims are among them."""
     wanted, left = set(dtypes), set(claimed)
-    shown = []
+    place = {}
     for group, members in _GROUPS.items():
         present = [m for m in members if m in left]
         if len(present) > 1 and wanted.issuperset(present):
-            shown.append(group)
+            place[group] = DTYPES.index(present[0])
             wanted -= set(present)
-    return ", ".join([*in_order(wanted), *shown])
+    place |= {d: DTYPES.index(d) for d in wanted}
+    return ", ".join(sorted(place, key=lambda shown: place[shown]))
 
 
 def summary(results: Results) -> str:

@@ -29,11 +29,16 @@ _EVERY_SAMPLE = ("--modes", "forward", "--dtypes", "float32,int64", "--max-sampl
 
 @dataclass(frozen=True)
 class Pass:
-    """`ours`: it depends on this package's code, and on no other pass. `seeded`: only for the random ops."""
+    """One file of lines. `arguments` are the tool's, `module` is one of ours in the tool's place.
+
+    ours    it depends on this package's code, which a change to it makes worthless
+    seeded  only for the random ops
+    """
 
     name: str
     modes: Mapping[str, str]
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    module: str | None = None
     ours: bool = True
     seeded: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +52,7 @@ class Pass:
         return FOLDER / f"{self.name}.reasons.jsonl"
 
     def outcomes(self) -> units.Outcomes:
-        return units.read(self.file, dict(self.modes))
+        return units.read(self.file, dict(self.modes)) if self.modes else {}
 
 
 _LIKE_CPU = {"TORCH_NEURONX_RNG": "cpu"}
@@ -60,7 +65,8 @@ PASSES = {
         Pass("values_all", _ALL, (*_DEVICE, *_EVERY_SAMPLE)),
         Pass("seeded", _VALUES, _DEVICE, seeded=True, environment=_LIKE_CPU),
         Pass("seeded_all", _ALL, (*_DEVICE, *_EVERY_SAMPLE), seeded=True, environment=_LIKE_CPU),
-        Pass("layouts", _LAYOUTS, ()),
+        Pass("layouts", _LAYOUTS, module="conformance.layouts"),
+        Pass("compile_cost", {}, module="conformance.compile_cost"),
     )
 }
 
@@ -73,9 +79,9 @@ def run(one: Pass, tool: Path, jobs: int, ops: str | None) -> None:
     wanted = _seeded(ops) if one.seeded else ops
     if one.seeded and not wanted:
         return
-    start = [sys.executable, str(tool), "opinfo"] if one.arguments else [sys.executable, "-m", "conformance.layouts"]
-    command = [*start, *one.arguments, "--out", str(one.file), "--jobs", str(jobs)]
-    if one.arguments:
+    command = [sys.executable, "-m", one.module] if one.module else [sys.executable, str(tool), "opinfo"]
+    command += [*one.arguments, "--out", str(one.file), "--jobs", str(jobs)]
+    if one.module is None:
         command += ["--timeout", "600", "--path", str(ROOT), "--path", str(ROOT / "src")]
     if wanted is not None:
         command += ["--ops", wanted]

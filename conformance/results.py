@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,25 @@ class Results:
 
     def ops(self) -> list[str]:
         return sorted({u.op for u in self.verdicts})
+
+    def updated(self, found: Results, ops: str) -> Results:
+        """With what `found` says about the entries that `ops` matches."""
+
+        def again(name: str) -> bool:
+            return re.fullmatch(ops, name) is not None
+
+        kept = {u: v for u, v in self.verdicts.items() if not again(u.op)}
+        fallbacks = {op: {n for n in names if not again(n)} for op, names in self.fallbacks.items()}
+        for op, names in found.fallbacks.items():
+            fallbacks.setdefault(op, set()).update(n for n in names if again(n))
+        return replace(
+            self,
+            versions=found.versions,
+            overloads=found.overloads,
+            verdicts=kept | {u: v for u, v in found.verdicts.items() if again(u.op)},
+            fallbacks={op: sorted(names) for op, names in sorted(fallbacks.items()) if names},
+            reruns=[*(r for r in self.reruns if r != ops), ops],
+        )
 
     def to_json(self) -> str:
         head: dict[str, Any] = {
