@@ -100,9 +100,11 @@ def test_device_tensors_cannot_be_pinned():
         torch.empty(3, device="neuron", pin_memory=True)
 
 
-def test_layouts_we_do_not_have_are_refused():
+def test_empty_of_another_layout():
+    empty = torch.empty(3, 4, layout=torch.sparse_coo, device="neuron")
+    assert empty.layout is torch.sparse_coo and empty.shape == (3, 4) and empty._nnz() == 0
     with pytest.raises((RuntimeError, NotImplementedError)):
-        torch.empty(3, 3, layout=torch.sparse_coo, device="neuron")
+        torch.empty(3, 3, layout=torch._mkldnn, device="neuron")
 
 
 @pytest.mark.parametrize("index", [1, 63, 100])

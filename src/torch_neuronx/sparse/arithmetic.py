@@ -100,27 +100,36 @@ def _with_values(self: Tensor, values: Tensor) -> Tensor:
 
 
 def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
-    """What both have, multiplied."""
-    if self.sparse_dim() != other.sparse_dim() or sparse_sizes(self) != sparse_sizes(other):
+    """Coalesced factors of one shape: what both have. Others: all that one of them has, zero where the other has none."""
+    if self.dim() != other.dim() or sparse_sizes(self) != sparse_sizes(other):
         raise RuntimeError(
-            f"mul: expected both sparse tensors to have equal sparse dims, but got shapes {tuple(self.shape)} "
-            f"({self.sparse_dim()} sparse) and {tuple(other.shape)} ({other.sparse_dim()} sparse). "
-            "Convert one of them with .to_dense()."
+            "mul: expects sparse inputs with equal dimensionality, number of sparse dimensions, and shape of sparse "
+            f"dimensions, but got {tuple(self.shape)} ({self.sparse_dim()} sparse) and {tuple(other.shape)} "
+            f"({other.sparse_dim()} sparse). Convert one of them with .to_dense()."
         )
     shape = torch.broadcast_shapes(self.shape, other.shape)
-    a, b = self.coalesce(), other.coalesce()
-    sizes = sparse_sizes(a)
-    position, there = find(keys(a._indices(), sizes), keys(b._indices(), sizes))
-    kept = there.nonzero().squeeze(1)
-    values = a._values()[kept] * b._values()[position[kept]] if kept.shape[0] else _no_values(a, b, shape)
-    return make_coo(a._indices()[:, kept], values, shape, coalesced=True)
+    kept, searched = _which_is_kept(self, other)
+    kept_values, indices = kept._values(), kept._indices()
+    if kept._nnz() == 0 or searched._nnz() == 0:
+        return make_coo(indices[:, :0].clone(), _no_values(self, other, shape), shape, coalesced=True)
+    sizes = sparse_sizes(kept)
+    position, there = find(keys(indices, sizes), keys(searched._indices(), sizes))
+    if self.is_coalesced() and other.is_coalesced() and self.shape == other.shape:
+        places = there.nonzero().squeeze(1)
+        values = kept_values[places] * searched._values()[position[places]]
+        return make_coo(indices[:, places], values, shape, coalesced=True)
+    values = kept_values * searched._values()[position]
+    values = torch.where(broadcast_rows(there, values), values, torch.zeros_like(values))
+    return make_coo(indices.clone(), values, shape, coalesced=kept.is_coalesced())
+
+
+def _which_is_kept(self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """The factor whose entries the product has, and the other, coalesced so that it can be searched."""
+    if self.is_coalesced() != other.is_coalesced():
+        return (other, self) if self.is_coalesced() else (self, other)
+    return (other, self.coalesce()) if self._nnz() > other._nnz() else (self, other.coalesce())
 
 
 def _no_values(self: Tensor, other: Tensor, shape: torch.Size) -> Tensor:
     dtype = torch.result_type(self, other)
     return torch.empty((0, *shape[self.sparse_dim() :]), dtype=dtype, device=self.device)
-
-
-def scale_rows(values: Tensor, factors: Tensor) -> Tensor:
-    """Each row of `values` times its factor."""
-    return values * broadcast_rows(factors, values)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_neuronx.sparse.parts import make_coo, spread, sum_rows
 from torch_neuronx.sparse.table import kernel
+from torch_neuronx.sparse.write import write
 
 
 @kernel("aten::addmm")
@@ -87,16 +88,14 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     shape = (mat1.shape[0], mat2.shape[1])
     unique, group = torch.unique(rows, return_inverse=True)
     values = multiply_rows(group, columns, mat1.coalesce()._values(), mat2, unique.shape[0])
-    return make_coo(unique.unsqueeze(0), values, shape, coalesced=True)
+    return make_coo(unique.unsqueeze(0), values, shape)
 
 
 @kernel("aten::sspaddmm.out")
 def sspaddmm_out(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor) -> Tensor:
     """beta * self + alpha * (mat1 @ mat2), all but mat2 sparse."""
-    from torch_neuronx.sparse.write import write
-
-    product = hspmm(mat1, mat2).to_dense().to_sparse() * alpha
-    write(out, product + self * beta)
+    product = (hspmm(mat1, mat2).to_dense().to_sparse() * alpha)._coalesced_(False)
+    write(out, product if beta == 0 else product + self * beta)
     return out
 
 

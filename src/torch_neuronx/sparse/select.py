@@ -23,14 +23,16 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
         )
     dim %= self.dim()
     size = self.shape[dim]
-    if index.numel() and not bool(((index >= -size) & (index < size)).all()):
-        raise IndexError(f"index_select(): an index is out of range for dimension {dim} with size {size}. Clamp it.")
-    index = torch.where(index < 0, index + size, index)
     shape = (*self.shape[:dim], index.shape[0], *self.shape[dim + 1 :])
     if dim >= self.sparse_dim():
         values = self._values().index_select(dim - self.sparse_dim() + 1, index)
-        return make_coo(self._indices().clone(), values, shape, coalesced=self.is_coalesced())
-    return _select_sparse(self, dim, index, shape)
+        return make_coo(self._indices().clone(), values, shape)
+    if index.numel() and not bool(((index >= -size) & (index < size)).all()):
+        raise IndexError(
+            f"index_select(): index contains a value that is out of range for tensor of size {list(self.shape)} at "
+            f"dimension {dim}. Clamp it."
+        )
+    return _select_sparse(self, dim, torch.where(index < 0, index + size, index), shape)
 
 
 def _select_sparse(self: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
