@@ -68,8 +68,7 @@ bench: build $(done)/test
 	$(python) -m benchmarks
 
 conformance: build $(done)/test
-	$(python) $(CONFORMANCE) opinfo --import torch_neuronx --device neuron --modes forward --dtypes float32,int64 \
-	  --max-samples 0 --fallback-probe torch_neuronx:get_fallback_ops
+	$(python) -m conformance --tool $(CONFORMANCE) --jobs $(JOBS)
 
 # The core again under each sanitizer, its package beside it, and the tests of the strata that are C++.
 sanitize: $(done)/test

@@ -48,6 +48,15 @@ REFUSED: dict[str, Callable[[str], object]] = {
     "clamp_ of a stride of 0": lambda d: _zero_strided(d).clamp_(1),
     "scatter_ to a stride of 0": lambda d: _zero_strided(d).scatter_(0, torch.tensor([0], device=d), 1.0),
     "out= with a stride of 0": lambda d: torch.add(ONES(3, device=d), 1, out=_zero_strided(d)),
+    "a complex number into floats in place": lambda d: ONES(3, device=d).add_(1j),
+    "a complex number into floats of a list": lambda d: torch._foreach_add_([ONES(3, device=d)], 1j),
+    "a complex factor of floats": lambda d: torch.addcmul(
+        ONES(3, device=d), ONES(3, device=d), ONES(3, device=d), value=1j
+    ),
+    "a complex weight of floats": lambda d: torch.lerp(ONES(3, device=d), ONES(3, device=d), 1j),
+    "floats into out= of integers": lambda d: torch.exp(
+        ONES(3, device=d), out=torch.ones(3, dtype=torch.int64, device=d)
+    ),
     "foreach with a stride of 0": lambda d: torch._foreach_add_([_zero_strided(d)], 1),
 }
 

@@ -13,13 +13,14 @@ import torch
 
 import torch_neuronx
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
+from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
-from torch_neuronx.lowering.call import Meta, lower_call
+from torch_neuronx.lowering.call import Later, Meta, lower_call
 from torch_neuronx.lowering.cpu_rules import check_dtypes
-from torch_neuronx.lowering.errors import Unsupported
-from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
+from torch_neuronx.lowering.errors import Refused, Unsupported
+from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise, without_meta
 from torch_neuronx.lowering.refusals import refuse
-from torch_neuronx.lowering.spec import Call, Result
+from torch_neuronx.lowering.spec import Call, Result, TensorSpec
 from torch_neuronx.lowering.views import Layout
 from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType
 from torch_neuronx.runtime.targets import runtime
@@ -179,9 +180,10 @@ def _container(key: str, call: Call, obtained: Obtained, program: bytes) -> Cont
 
 def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     metas = _infer(call)
+    watch = Stopwatch()
     try:
         lowered = lower_call(call, metas)
-    except Unsupported:
+    except (Unsupported, Refused):
         raise
     except Exception as error:
         _count("failed")
@@ -189,23 +191,32 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     if LAPACK_PREFIX in lowered.built.bytecode and not runtime().capabilities.lapack:
         raise Unsupported("it calls LAPACK, whose kernels only the host target has")
     results = tuple(_info(r) for r in lowered.results)
+    watch.emitted()
     try:
         executable = runtime().compile(lowered.built.bytecode, device, [r.type for r in results])
     except Exception as error:
         _count("failed")
         raise LoweringFailed(f"compilation failed: {type(error).__name__}: {error}") from error
     _count("compiled")
+    watch.compiled(call.name, _signature(call))
     interface = Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
     return Obtained(executable, interface), lowered.built.bytecode
 
 
-def _infer(call: Call) -> list[Meta | None]:
+def _signature(call: Call) -> str:
+    """The tensors of a call, for reports."""
+    leaves = torch.utils._pytree.tree_leaves(call.args)
+    tensors = [x for x in leaves if isinstance(x, TensorSpec)]
+    return ", ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.layout.sizes)}" for t in tensors)
+
+
+def _infer(call: Call) -> list[Meta | Later | None]:
     refuse(call)
     check_dtypes(call)
     try:
         inferred = infer_pointwise(call) or infer(call)
     except NoMeta:
-        return []
+        return [*without_meta(call)]
     if inferred.resized:
         raise ResizeNeeded(inferred.resized)
     return list(inferred.metas)

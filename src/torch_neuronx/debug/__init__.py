@@ -3,9 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from torch_neuronx.compiler.costs import CompileRecord, compile_report
 from torch_neuronx.debug.tracking import FallbackForbidden, FallbackRecord, fallback_report
 
-__all__ = ["FallbackForbidden", "FallbackRecord", "counters", "cpu_random", "fallback_report"]
+__all__ = [
+    "CompileRecord",
+    "FallbackForbidden",
+    "FallbackRecord",
+    "compile_report",
+    "counters",
+    "cpu_random",
+    "fallback_report",
+]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 
 from torch_neuronx.compiler import executables
 from torch_neuronx.eager.interrupts import held_back
-from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.errors import Refused, Unsupported
 from torch_neuronx.lowering.meta import ResizeNeeded
 from torch_neuronx.lowering.spec import Call, ScalarSpec, Slot, TensorSpec
 from torch_neuronx.lowering.table import overload
@@ -43,6 +43,8 @@ def resolve(
         return "resize", tuple((p, lay.sizes, lay.strides) for p, lay in needed.resized.items())
     except Unsupported as reason:
         return "fallback", str(reason)
+    except Refused as refused:
+        raise RuntimeError(f"{name}: {refused}") from None
     except executables.LoweringFailed as failure:
         if os.environ.get("TORCH_NEURONX_FALLBACK_ONLY_FOR_UNIMPLEMENTED_OPS", "0") not in ("", "0"):
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
 from torch_neuronx.lowering.dtypes import storage_dtype
-from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.errors import Refused, Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, Slot, TensorSpec
@@ -26,6 +26,13 @@ class Meta:
 
     dtype: torch.dtype | None
     layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """No meta kernel: whatever was emitted, its contiguous layout put right by `rule`."""
+
+    rule: Callable[[Layout], Layout]
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def _materialise(x: Any, storages: _Storages) -> Any:
     return x
 
 
-def lower_call(call: Call, metas: Sequence[Meta | None]) -> Lowered:
+def lower_call(call: Call, metas: Sequence[Meta | Later | None]) -> Lowered:
     """Builds the program of a call. `metas` has one entry per fresh tensor it returns, in order.
 
     A None entry means torch has no meta kernel for the op: contiguous results of the emitted shape.
@@ -129,6 +136,8 @@ def lower_call(call: Call, metas: Sequence[Meta | None]) -> Lowered:
         fresh, written = _split(form, outputs)
         values = _lay_out_fresh(fresh, list(metas), results, returns)
         for position, value in written:
+            if form.derived:
+                _check_cast(call.args[position], value)
             _write_argument(call.args[position], value, storages)
         if form.written and not form.returns_fresh:
             returns.extend(("argument", p) for p in form.written)
@@ -195,7 +204,7 @@ def _as_list(name: str, outputs: Any) -> list[Any]:
 
 
 def _lay_out_fresh(
-    fresh: Sequence[Any], metas: list[Meta | None], results: list[Result], returns: list[Any]
+    fresh: Sequence[Any], metas: list[Meta | Later | None], results: list[Result], returns: list[Any]
 ) -> list[Value]:
     values: list[Value] = []
 
@@ -209,9 +218,8 @@ def _lay_out_fresh(
         count = x.count if isinstance(x, Sized) else None
         value = x.value if isinstance(x, Sized) else x
         meta = metas.pop(0) if metas else None
-        if meta is None or count is not None:
-            dtype = (meta.dtype if meta else None) or value.dtype
-            meta = Meta(dtype, Layout(value.shape, contiguous_strides(value.shape)))
+        if not isinstance(meta, Meta) or count is not None:
+            meta = _undescribed(value, meta)
         if value.shape != meta.layout.sizes:
             raise RuntimeError(f"emitted shape {value.shape}, the meta kernel says {meta.layout.sizes}")
         if meta.dtype not in (None, value.dtype):
@@ -226,6 +234,25 @@ def _lay_out_fresh(
 
     returns.extend(one(x) for x in fresh)
     return values
+
+
+def _undescribed(value: Value, meta: Meta | Later | None) -> Meta:
+    """Contiguous, unless a rule says otherwise."""
+    layout = Layout(value.shape, contiguous_strides(value.shape))
+    if isinstance(meta, Later):
+        return Meta(value.dtype, meta.rule(layout))
+    return Meta((meta.dtype if meta else None) or value.dtype, layout)
+
+
+def _check_cast(spec: Any, value: Any) -> None:
+    """An in-place or out= form may narrow a result, but not change its kind."""
+    if isinstance(spec, tuple):
+        for s, v in zip(spec, value, strict=True):
+            _check_cast(s, v)
+        return
+    dtype = value.value.dtype if isinstance(value, Sized) else value.dtype if isinstance(value, Value) else None
+    if spec is not None and dtype is not None and not torch.can_cast(dtype, spec.dtype):
+        raise Refused(f"result type {dtype} can't be cast to the desired output type {spec.dtype}")
 
 
 def _write_argument(spec: Any, value: Any, storages: _Storages) -> None:

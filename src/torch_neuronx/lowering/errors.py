@@ -8,3 +8,7 @@ class Unsupported(Exception):
 
     Not a TypeError or NotImplementedError: Python swallows those inside binary operators.
     """
+
+
+class Refused(RuntimeError):
+    """The call itself is wrong: the caller gets this error, as torch raises it."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from torch_neuronx.lowering.call import Meta
-from torch_neuronx.lowering.forms import resolve
+from torch_neuronx.lowering.call import Later, Meta
+from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.layout_rules import corrected, has_rule
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout
@@ -155,9 +158,37 @@ def infer(call: Call) -> Inferred:
         for p in form.written
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
-    metas = tuple(_flat_metas(out)) if form.returns_fresh else ()
+    if resized and form.derived:
+        resized = _as_functional(form, stand_ins, resized)
+    metas = tuple(_as_on_cpu(call.name, stand_ins, _flat_metas(out))) if form.returns_fresh else ()
     mistaken = _MISTAKEN.get(call.name, ())
     return Inferred(tuple(None if i in mistaken else m for i, m in enumerate(metas)), resized)
+
+
+def without_meta(call: Call) -> list[Later]:
+    """What there is to say of a call's results without a meta kernel."""
+    stand_ins = [_stand_in(x, "meta") for x in call.args]
+    return [Later(partial(corrected, call.name, stand_ins))] if has_rule(call.name) else []
+
+
+def _as_functional(form: Form, stand_ins: Sequence[Any], resized: dict[int, Layout]) -> dict[int, Layout]:
+    """The layouts a resized out= takes: the functional result's. Meta kernels in Python make it contiguous."""
+    positional, named = bind_arguments(overload(form.functional), [stand_ins[i] for i in form.arguments], {})
+    try:
+        with torch.no_grad():
+            out = overload(form.functional)(*positional, **named)
+    except (NotImplementedError, RuntimeError):
+        return resized
+    metas = _as_on_cpu(form.functional, [stand_ins[i] for i in form.arguments], _flat_metas(out))
+    fresh = {p: m.layout for p, m in zip(form.written, metas, strict=False) if m is not None}
+    return {p: fresh[p] if p in fresh and fresh[p].sizes == layout.sizes else layout for p, layout in resized.items()}
+
+
+def _as_on_cpu(name: str, stand_ins: Sequence[Any], metas: Sequence[Meta | None]) -> Sequence[Meta | None]:
+    if not metas or (first := metas[0]) is None:
+        return metas
+    _, *others = metas
+    return [Meta(first.dtype, corrected(name, stand_ins, first.layout)), *others]
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:

@@ -7,6 +7,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from torch_neuronx.lowering.dtypes import FLOAT8, INTEGER, complex_of, is_complex, real_of, tensor_type
+from torch_neuronx.lowering.errors import Refused
 from torch_neuronx.lowering.hlo.literal import full
 from torch_neuronx.lowering.value import Value, static_dims
 
@@ -41,8 +42,14 @@ def convert(x: Value, dtype: torch.dtype) -> Value:
     """x.to(dtype) as CPU torch computes it; drops the weak mark.
 
     float -> narrow integer goes through int32/int64 and wraps, as the x86 kernels do; complex ->
-    real takes the real part; anything -> bool tests against zero (NaN is True).
+    real takes the real part, except of a number, which has to fit; anything -> bool tests against
+    zero (NaN is True).
     """
+    if x.weak and is_complex(x.dtype) and not is_complex(dtype) and dtype is not torch.bool:
+        raise Refused(
+            f"value cannot be converted to type {str(dtype).removeprefix('torch.')} without overflow: it is complex. "
+            "Give a real number, or make the tensor complex."
+        )
     x = x.strong()
     if x.dtype == dtype:
         return x

@@ -1,0 +1,87 @@
+"""The same call on CPU torch and on neuron: arguments copied over, results compared with their dtypes and shapes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_leaves, tree_map
+
+TOLERANCE = {
+    torch.float64: (1e-7, 1e-9),
+    torch.complex128: (1e-7, 1e-9),
+    torch.float32: (1e-4, 1e-5),
+    torch.complex64: (1e-4, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-2),
+    torch.float16: (1e-3, 1e-3),
+}
+
+
+def tensors(x: Any) -> list[torch.Tensor]:
+    return [t for leaf in tree_leaves(x, is_leaf=_packed) for t in _inner(leaf)]
+
+
+def _packed(x: Any) -> bool:
+    return isinstance(x, PackedSequence)
+
+
+def _inner(leaf: Any) -> list[torch.Tensor]:
+    if _packed(leaf):
+        return [leaf.data]
+    return [leaf] if isinstance(leaf, torch.Tensor) else []
+
+
+def on(x: Any, device: str) -> Any:
+    """A copy on `device`; tensors that want gradients are leaves there."""
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return _laid_out_like(leaf, device).requires_grad_(leaf.requires_grad)
+        return leaf.to(device) if _packed(leaf) else copy.deepcopy(leaf)
+
+    return tree_map(one, x, is_leaf=_packed)
+
+
+def _laid_out_like(t: torch.Tensor, device: str) -> torch.Tensor:
+    if t.layout != torch.strided:
+        return t.detach().clone().to(device)
+    storage = torch.empty(0, dtype=t.dtype).set_(t.detach().untyped_storage()).clone().to(device)
+    return storage.as_strided(t.shape, t.stride(), t.storage_offset())
+
+
+def equal(got: Any, want: Any, what: str) -> None:
+    """Values within the dtype's tolerance; dtype, shape and significant strides exactly."""
+    found, wanted = tensors(got), tensors(want)
+    assert len(found) == len(wanted), f"{what}: {len(found)} tensors, CPU torch has {len(wanted)}"
+    for i, (g, w) in enumerate(zip(found, wanted, strict=True)):
+        assert g.device.type == "neuron" or w.dim() == 0, f"{what} {i} is on {g.device}"
+        assert (g.dtype, g.shape) == (w.dtype, w.shape), f"{what} {i}: {g.dtype}{g.shape}, CPU {w.dtype}{w.shape}"
+        rtol, atol = TOLERANCE.get(w.dtype, (0, 0))
+        a, b = (x.detach().cpu() for x in (g, w))
+        a, b = (x.to_dense() if x.layout != torch.strided else x for x in (a, b))
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m, i=i: f"{what} {i}: {m}")
+
+
+def same_refusal(refused: Exception, call: Callable[[], Any]) -> None:
+    """What CPU torch refuses is refused here; a dtype that only its kernels lack may work."""
+    if "not implemented for" in str(refused):
+        return
+    with pytest.raises((type(refused), RuntimeError, TypeError)):
+        for t in tensors(call()):
+            t.cpu()
+
+
+def repeats(call: Callable[[], Any]) -> bool:
+    """Whether the CPU gives the same under two seeds: otherwise there are no values to compare."""
+    runs = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        runs.append([t.detach() for t in tensors(call())])
+    return all(
+        torch.equal(a, b) or bool((a.isnan() == b.isnan()).all() and a.isnan().any())
+        for a, b in zip(*runs, strict=True)
+    )

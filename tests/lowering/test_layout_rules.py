@@ -1,0 +1,62 @@
+"""Strides of results where torch's meta kernels say something else than CPU torch gives."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+COLUMNS = torch.rand(10, 5).t().contiguous().t()
+IMAGE = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+
+FRESH: dict[str, Callable[[str], torch.Tensor]] = {
+    "copysign of columns": lambda d: torch.copysign(COLUMNS.to(d), torch.ones(5, device=d)),
+    "floor division of columns": lambda d: torch.div(COLUMNS.to(d), torch.ones(5, device=d), rounding_mode="floor"),
+    "binary cross entropy of columns": lambda d: F.binary_cross_entropy(
+        COLUMNS.to(d), torch.ones(10, 5, device=d), reduction="none"
+    ),
+    "convolution of channels_last": lambda d: F.conv2d(IMAGE.to(d), torch.ones(2, 3, 2, 2, device=d)),
+    "convolution with a channels_last weight": lambda d: F.conv2d(
+        torch.ones(2, 3, 4, 5, device=d), torch.ones(2, 3, 2, 2, device=d).contiguous(memory_format=torch.channels_last)
+    ),
+    "transposed convolution of channels_last": lambda d: F.conv_transpose2d(
+        IMAGE.to(d), torch.ones(3, 2, 2, 2, device=d)
+    ),
+    "batch norm of channels_last": lambda d: F.batch_norm(IMAGE.to(d), None, None, training=True),
+    "batch norm of a turned tensor": lambda d: F.batch_norm(
+        torch.rand(3, 4, 5).permute(2, 1, 0).to(d), None, None, training=True
+    ),
+    "replicated edges of channels_last": lambda d: F.pad(IMAGE.to(d), (1, 1, 1, 1), mode="replicate"),
+    "geqrf": lambda d: torch.geqrf(torch.rand(4, 3).to(d))[0],
+}
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_fresh_results_are_laid_out_as_on_the_cpu(name: str) -> None:
+    got, want = FRESH[name]("neuron"), FRESH[name]("cpu")
+    assert got.stride() == want.stride()
+    assert got.is_contiguous(memory_format=torch.channels_last) == want.is_contiguous(memory_format=torch.channels_last)
+
+
+RESIZED: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "unary": lambda x, out: torch.sqrt(x, out=out),
+    "binary": lambda x, out: torch.add(x, x, out=out),
+    "broadcasting": lambda x, out: torch.copysign(x, torch.ones(5, device=x.device), out=out),
+    "reduction": lambda x, out: torch.sum(x, 0, out=out),
+    "product": lambda x, out: torch.mm(x, x.t(), out=out),
+    "cholesky": lambda x, out: torch.linalg.cholesky(x.t() @ x + torch.eye(5, device=x.device), out=out),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_a_resized_out_argument_is_laid_out_as_on_the_cpu(name: str) -> None:
+    outs = [torch.empty(0), torch.empty(0, device="neuron")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for out in outs:
+            RESIZED[name](COLUMNS.to(out.device), out)
+    assert outs[1].stride() == outs[0].stride()
+    torch.testing.assert_close(outs[1].cpu(), outs[0], rtol=1e-4, atol=1e-5)
