@@ -29,7 +29,7 @@ COO = {
     "softmax": lambda x: torch.sparse.softmax(x, 1),
     "log_softmax": lambda x: torch.sparse.log_softmax(x, 0),
     "functions": lambda x: -(x * 2).abs(),
-    "rearranged": lambda x: x.transpose(0, 1).unsqueeze(0).index_select(1, torch.tensor([1, 0, 1], device=x.device)),
+    "rearranged": lambda x: x.transpose(0, 1) * 2,
     "csr": lambda x: x.to_sparse_csr().values(),
 }
 
