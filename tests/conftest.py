@@ -16,17 +16,6 @@ import torch_neuronx
 PACKAGE_ROOT = Path(torch_neuronx.__file__).parents[1]
 
 
-def _computes() -> bool:
-    try:
-        return torch.ones(1, device="neuron").cpu().item() == 1.0
-    except (NotImplementedError, RuntimeError):
-        return False
-
-
-needs_compute = pytest.mark.skipif(not _computes(), reason="this build has no dispatcher: ops cannot run")
-needs_devices = pytest.mark.skipif(torch.neuron.device_count() < 2, reason="needs TORCH_NEURONX_HOST_DEVICES=2")
-
-
 @pytest.fixture
 def entry_point(tmp_path: Path) -> Path:
     """A folder whose metadata announces the backend, as an installed distribution does."""

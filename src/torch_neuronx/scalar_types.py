@@ -42,4 +42,7 @@ def dtype_of(number: int) -> torch.dtype:
     try:
         return _DTYPES[number]
     except KeyError:
-        raise TypeError(f"c10::ScalarType {number} is not a dtype of the neuron device") from None
+        raise TypeError(
+            f"a tensor of c10::ScalarType {number} cannot be on the neuron device: it has no form for such elements. "
+            "Keep it on the CPU, or convert it first, for example to float8_e4m3fn or uint8."
+        ) from None

@@ -4,8 +4,6 @@ import numpy
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 def test_the_device_is_an_extension_device():
     kind, index = torch.empty(2, device="neuron").__dlpack_device__()
@@ -20,7 +18,6 @@ def test_a_view_from_torch_to_torch_shares_its_storage():
     assert again.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
 
 
-@needs_compute
 def test_a_capsule_shares_its_storage():
     base = torch.ones(4, device="neuron")
     again = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(base))
@@ -29,14 +26,12 @@ def test_a_capsule_shares_its_storage():
     assert base.tolist() == [2.0, 2.0, 2.0, 2.0]
 
 
-@needs_compute
 def test_a_capsule_of_a_view_is_refused_in_words():
     capsule = torch.utils.dlpack.to_dlpack(torch.ones(4, device="neuron")[1:])
     with pytest.raises(RuntimeError, match=r"Export tensor.clone\(\)"):
         torch.utils.dlpack.from_dlpack(capsule).cpu()
 
 
-@needs_compute
 def test_from_and_to_other_libraries():
     tensor = torch.from_dlpack(numpy.arange(3.0), device="neuron")
     assert tensor.device.type == "neuron" and tensor.tolist() == [0.0, 1.0, 2.0]
@@ -45,7 +40,6 @@ def test_from_and_to_other_libraries():
         torch.from_dlpack(tensor, device="cpu", copy=False)
 
 
-@needs_compute
 def test_copies():
     base = torch.ones(2, device="neuron")
     torch.from_dlpack(base, copy=True).add_(1)

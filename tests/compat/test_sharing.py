@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 def test_share_memory_is_refused():
     with pytest.raises(RuntimeError, match=r"Share a CPU tensor \(tensor.cpu\(\).share_memory_\(\)\)"):
@@ -12,7 +10,6 @@ def test_share_memory_is_refused():
     assert torch.empty(2).share_memory_().is_shared()
 
 
-@needs_compute
 def test_a_queue_copies(python, tmp_path):
     script = tmp_path / "queue_script.py"
     script.write_text(
@@ -41,7 +38,6 @@ if __name__ == "__main__":
     assert "answer [2.0, 2.0, 2.0] ('neuron:0', 'Parameter', True)" in out
 
 
-@needs_compute
 def test_non_leaf_tensors_are_refused():
     import io
     from multiprocessing.reduction import ForkingPickler

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 def test_the_default_is_bfloat16():
     assert torch.get_autocast_dtype("neuron") == torch.bfloat16
@@ -24,7 +22,6 @@ def test_other_dtypes_are_refused():
         pass
 
 
-@needs_compute
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [
@@ -43,14 +40,12 @@ def test_ops_follow_their_list(op, dtype):
         assert op(a, b).dtype == dtype
 
 
-@needs_compute
 def test_binary_cross_entropy_is_banned():
     a, b = (torch.ones(2, device="neuron") for _ in range(2))
     with torch.autocast("neuron"), pytest.raises(RuntimeError, match="unsafe to autocast"):
         torch.nn.functional.binary_cross_entropy(a, b)
 
 
-@needs_compute
 def test_custom_functions():
     class Double(torch.autograd.Function):
         @staticmethod
@@ -70,7 +65,6 @@ def test_custom_functions():
     assert result.dtype == torch.float32 and x.grad.tolist() == [2.0, 2.0]
 
 
-@needs_compute
 def test_grad_scaler():
     parameter = torch.nn.Parameter(torch.ones(2, device="neuron"))
     optimizer = torch.optim.SGD([parameter], lr=0.5)

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 @pytest.fixture(autouse=True)
 def same_state_after():
@@ -99,7 +97,6 @@ print(torch.Generator("neuron").device, torch.Generator("neuron:0").device)
     assert "seeds [1, 2]" in out and "neuron:1 neuron:0" in out
 
 
-@needs_compute
 def test_random_numbers_use_the_state():
     torch.manual_seed(0)
     first = torch.rand(4, device="neuron").cpu()

@@ -1,11 +1,7 @@
 """The current device of a thread, and several logical devices in one process."""
 
-import threading
-
 import pytest
 import torch
-
-from tests.conftest import needs_devices
 
 TWO = {"TORCH_NEURONX_HOST_DEVICES": "2"}
 
@@ -95,15 +91,17 @@ except Exception as error:
     assert f"TORCH_NEURONX_HOST_DEVICES='{count}' is not a number of devices" in out
 
 
-@needs_devices
-def test_threads_do_not_share_the_current_device():
-    torch.neuron.set_device(1)
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(torch.neuron.current_device()))
-    thread.start()
-    thread.join()
-    torch.neuron.set_device(0)
-    assert seen == [0]
+def test_threads_do_not_share_the_current_device(python):
+    code = """
+import threading, torch, torch_neuronx
+torch.neuron.set_device(1)
+thread = threading.Thread(target=lambda: print("in the thread:", torch.neuron.current_device()))
+thread.start()
+thread.join()
+print("here:", torch.neuron.current_device())
+"""
+    out = python(code, **TWO)
+    assert "in the thread: 0" in out and "here: 1" in out
 
 
 def test_properties():

@@ -5,8 +5,6 @@ import gc
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 @pytest.fixture(autouse=True)
 def clean():
@@ -168,7 +166,6 @@ def test_freed_pinned_memory_is_not_pinned():
     assert storage_address
 
 
-@needs_compute
 def test_a_data_loader_pins():
     data = torch.utils.data.TensorDataset(torch.arange(8.0))
     for (batch,) in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True, num_workers=1):

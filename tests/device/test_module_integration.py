@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 def test_shallow_copies_are_compatible():
     ours, theirs = torch.empty(2, device="neuron"), torch.empty(2)
@@ -14,7 +12,6 @@ def test_shallow_copies_are_compatible():
     assert not torch._has_compatible_shallow_copy_type(sparse, ours)
 
 
-@needs_compute
 def test_a_module_keeps_its_parameters():
     module = torch.nn.Linear(3, 2)
     weight = module.weight
@@ -24,14 +21,12 @@ def test_a_module_keeps_its_parameters():
     assert module.weight is weight and weight.device.type == "cpu"
 
 
-@needs_compute
 def test_gradients_flow():
     x = torch.ones(3, device="neuron", requires_grad=True)
     (x * x).sum().backward()
     assert x.grad.device.type == "neuron" and x.grad.tolist() == [2.0, 2.0, 2.0]
 
 
-@needs_compute
 def test_default_device():
     torch.set_default_device("neuron")
     try:
@@ -41,7 +36,6 @@ def test_default_device():
         torch.set_default_device(None)  # "cpu" would leave a function mode behind, which ends fast paths
 
 
-@needs_compute
 def test_checkpointing():
     layer = torch.nn.Linear(2, 2).to("neuron")
     x = torch.ones(1, 2, device="neuron", requires_grad=True)
@@ -49,7 +43,6 @@ def test_checkpointing():
     assert x.grad is not None
 
 
-@needs_compute
 def test_numpy_refuses_as_on_every_device():
     with pytest.raises(TypeError, match="can't convert neuron"):
         torch.ones(2, device="neuron").numpy()

@@ -7,8 +7,6 @@ import pickle
 import pytest
 import torch
 
-from tests.conftest import needs_compute
-
 
 def test_resize_smaller_keeps_the_storage():
     tensor = torch.empty(10, device="neuron")
@@ -54,7 +52,6 @@ def test_a_storage_can_be_emptied_and_grown_again():
     assert tensor.untyped_storage().nbytes() == 4000
 
 
-@needs_compute
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.complex64], ids=str)
 def test_growing_keeps_the_values(dtype):
     values = torch.tensor([1, 0, 1, 1]).to(dtype)
@@ -63,7 +60,6 @@ def test_growing_keeps_the_values(dtype):
     assert torch.equal(tensor[:4].cpu(), values)
 
 
-@needs_compute
 def test_growing_by_an_odd_number_of_bytes_keeps_the_values():
     storage = torch.tensor([1.5, 2.5]).to("neuron").untyped_storage()
     storage.resize_(11)
@@ -106,14 +102,12 @@ def test_untyped_storages_can_be_made():
     assert torch.UntypedStorage(24, device="neuron").nbytes() == 24
 
 
-@needs_compute
 def test_tensor_data_assignment():
     parameter = torch.nn.Parameter(torch.ones(3))
     parameter.data = torch.zeros(5).to("neuron")
     assert parameter.device.type == "neuron" and parameter.shape == (5,)
 
 
-@needs_compute
 def test_deepcopy_keeps_sharing():
     base = torch.arange(6.0).to("neuron")
     first, second = copy.deepcopy([base, base[2:]])
@@ -121,14 +115,12 @@ def test_deepcopy_keeps_sharing():
     assert first.cpu()[2] == 10.0 and base.cpu()[2] == 2.0
 
 
-@needs_compute
 def test_pickle_keeps_device_and_values():
     tensor = torch.arange(6.0).view(2, 3).t().to("neuron")
     again = pickle.loads(pickle.dumps(tensor))
     assert again.device.type == "neuron" and torch.equal(again.cpu(), tensor.cpu())
 
 
-@needs_compute
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_a_saved_file_opens_anywhere(weights_only):
     file = io.BytesIO()
@@ -142,7 +134,6 @@ def test_a_saved_file_opens_anywhere(weights_only):
     assert torch.load(file, weights_only=weights_only)["all"].device.type == "neuron"
 
 
-@needs_compute
 def test_a_lazy_clone_is_a_copy():
     tensor = torch.arange(4.0).to("neuron")
     clone = torch._lazy_clone(tensor)

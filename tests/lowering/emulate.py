@@ -22,7 +22,7 @@ from torch_neuronx.lowering import table, views
 from torch_neuronx.lowering.call import Lowered as LoweredCall
 from torch_neuronx.lowering.call import lower_call
 from torch_neuronx.lowering.decompose import bind_arguments, default_of
-from torch_neuronx.lowering.dtypes import numpy_dtype, supported
+from torch_neuronx.lowering.dtypes import numpy_dtype, storage_dtype, supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import resolve
 from torch_neuronx.lowering.meta import NoMeta, infer
@@ -134,7 +134,7 @@ def _number_dtype(x: Any) -> torch.dtype:
 
 def _storage_array(t: torch.Tensor) -> np.ndarray:
     raw = torch.empty(0, dtype=torch.uint8).set_(t.untyped_storage())
-    return raw.numpy().view(numpy_dtype(t.dtype))
+    return raw.numpy().view(numpy_dtype(storage_dtype(t.dtype)))
 
 
 def _program(call: Call) -> tuple[LoweredCall, Any]:
@@ -194,7 +194,7 @@ def _to_host(array: Any, r: Any) -> np.ndarray:
     numel = 1 if r.kind in ("count", "check") else _storage_numel(r)
     nbytes = numel * r.dtype.itemsize
     raw = ctypes.string_at(_runtime.host_pointer(array), nbytes) if nbytes else b""
-    out = np.frombuffer(raw, np.uint8).copy().view(numpy_dtype(r.dtype))
+    out = np.frombuffer(raw, np.uint8).copy().view(numpy_dtype(storage_dtype(r.dtype)))
     return out.reshape(()) if r.kind in ("count", "check") else out
 
 

@@ -26,6 +26,12 @@ def test_linspace(dtype, steps):
     check(aten.logspace.out, 0.0, 3.0, steps, 2.0, out=torch.empty(steps, dtype=dtype), rtol=1e-5, atol=1e-5)
 
 
+def test_linspace_of_complex_ends():
+    out = torch.empty(5, dtype=torch.complex64)
+    check(aten.linspace.out, 1, 2 - 3j, 5, out=out)
+    check(aten.logspace.out, 0.5j, 1 + 1j, 5, 3.0, out=out, rtol=1e-5, atol=1e-5)
+
+
 def test_linspace_of_tensors():
     start, end = torch.tensor(1.0), torch.tensor(2.0)
     check(aten.linspace.Tensor_Tensor_out, start, end, 5, out=torch.empty(5))

@@ -208,3 +208,7 @@ def test_empty_matrices() -> None:
 def test_cross_product() -> None:
     check(aten.linalg_cross.default, randn(4, 3), randn(1, 3))
     check(aten.linalg_cross.default, randn(3, 4), randn(3, 4, seed=1), dim=0)
+
+
+def test_linear_combination():
+    check(aten._compute_linear_combination.default, torch.randn(3, 2, 5), torch.randn(4, 3))

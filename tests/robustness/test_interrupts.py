@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
+import pytest
+
+from torch_neuronx.eager.interrupts import held_back
+
 SCRIPT = """
 import os, signal, threading
 import torch, torch_neuronx
@@ -38,3 +44,21 @@ print("interrupted", count > 0, torch_neuronx.get_fallback_ops())
 def test_the_next_call_is_right(python) -> None:
     out = python(SCRIPT.format(delays=[0.05, 0.1, 0.3, 0.5]), TORCH_NEURONX_DISABLE_NEFF_CACHE="1")
     assert "interrupted True {}" in out
+
+
+def test_a_second_interrupt_at_the_end_leaves_nothing_behind(monkeypatch) -> None:
+    """It is delivered by the very call that puts the old handler back, before that changes anything."""
+    before, install = signal.getsignal(signal.SIGINT), signal.signal
+    pending = []
+
+    def deliver_then_install(number, handler):
+        if pending:
+            pending.pop()
+            signal.raise_signal(number)
+        return install(number, handler)
+
+    with pytest.raises(KeyboardInterrupt), held_back():
+        signal.raise_signal(signal.SIGINT)
+        pending.extend([None, None])
+        monkeypatch.setattr(signal, "signal", deliver_then_install)
+    assert signal.getsignal(signal.SIGINT) is before and not pending

@@ -74,13 +74,18 @@ def _describe(args: Any) -> str:
 
 def refuse_or_count(name: str, reason: str, args: Any) -> None:
     """Counts one CPU run, or raises when fallbacks are forbidden."""
-    site = _call_site()
     if _is_forbidden():
         raise FallbackForbidden(
-            f"{name}({_describe(args)}) at {site} has no native form on neuron: {reason}. "
+            f"{name}({_describe(args)}) at {_call_site()} has no native form on neuron: {reason}. "
             "It would run on the CPU, which no_fallback() or TORCH_NEURONX_DISABLE_FALLBACK=1 forbids. "
             "Use another op, or allow the fallback."
         )
+    count(name, reason, args)
+
+
+def count(name: str, reason: str, args: Any) -> None:
+    """Counts one CPU run that nobody can forbid: the caller asked for it."""
+    site = _call_site()
     moved = sum(
         t.numel() * t.itemsize
         for t in torch.utils._pytree.tree_leaves(args)

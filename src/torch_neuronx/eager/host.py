@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,9 +23,20 @@ def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     if form.functional in steps:
         return _as_tuple(_run_in_steps(form, args), len(op._schema.returns))
     tracking.refuse_or_count(name, reason, args)
+    return on_cpu(name, args, torch.Tensor.cpu, _host_generator)
+
+
+def on_cpu(
+    name: str,
+    args: tuple[Any, ...],
+    copied: Callable[[torch.Tensor], torch.Tensor],
+    generator: Callable[[torch.Generator], torch.Generator | None],
+) -> tuple[Any, ...]:
+    """Runs the op on what `copied` and `generator` make of its arguments; results and writes go to the device."""
+    op, form = overload(name), form_of(name)
     device = _device(args)
     arguments = op._schema.arguments
-    host = [_to_host(x, str(a.real_type)) for x, a in zip(args, arguments, strict=True)]
+    host = [_to_host(x, str(a.real_type), copied, generator) for x, a in zip(args, arguments, strict=True)]
     positional = [x for x, a in zip(host, arguments, strict=True) if not a.kwarg_only]
     named = {a.name: x for x, a in zip(host, arguments, strict=True) if a.kwarg_only}
     out = op(*positional, **named)
@@ -55,14 +67,19 @@ def _device(args: tuple[Any, ...]) -> torch.device:
     return torch.device("neuron", torch.neuron.current_device())  # type: ignore[attr-defined]
 
 
-def _to_host(x: Any, kind: str) -> Any:
+def _to_host(
+    x: Any,
+    kind: str,
+    copied: Callable[[torch.Tensor], torch.Tensor],
+    generator: Callable[[torch.Generator], torch.Generator | None],
+) -> Any:
     def one(v: Any) -> Any:
         if isinstance(v, torch.Tensor):
-            return v.cpu() if v.device.type == "neuron" else v
+            return copied(v) if v.device.type == "neuron" else v
         if isinstance(v, torch.device):
             return torch.device("cpu") if v.type == "neuron" else v
         if isinstance(v, torch.Generator):
-            return _host_generator(v)
+            return generator(v)
         return v
 
     if isinstance(x, int) and not isinstance(x, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -23,10 +23,19 @@ def held_back() -> Iterator[None]:
             handler(number, frame)
         came.append(frame)
 
-    signal.signal(signal.SIGINT, remember)
     try:
+        signal.signal(signal.SIGINT, remember)
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        _install(handler)
         if came:
             handler(signal.SIGINT, came[0])
+
+
+def _install(handler: Callable[[int, FrameType | None], object]) -> None:
+    """signal.signal delivers what is pending before it changes anything: what that raises comes after the change."""
+    try:
+        signal.signal(signal.SIGINT, handler)
+    except BaseException:
+        _install(handler)
+        raise

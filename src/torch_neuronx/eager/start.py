@@ -9,18 +9,21 @@ from functools import cache
 import torch
 
 from torch_neuronx import _C
+from torch_neuronx.eager import cpu_random
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
-_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP = 1, 2, 4, 8, 16
+_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP, _DRAWN_ON_CPU = 1, 2, 4, 8, 16, 32
 _NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
 # These have kernels of their own in the core.
 _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "aten::set_", "aten::record_stream"})
 # These write one value, so they may write tensors whose elements share memory, as on the CPU.
 _ONE_VALUE = frozenset({"fill_", "zero_", "masked_fill_", "index_fill_", "index_put_", "_index_put_impl_"})
+# The CPU has no such op, so it cannot draw for it; dropout=0 draws nothing.
+_NOT_ON_CPU = frozenset({"aten::_scaled_dot_product_fused_attention_overrideable"})
 _lock = threading.RLock()
 
 
@@ -32,6 +35,7 @@ def start() -> None:
 
 @cache
 def _start() -> None:
+    cpu_random.obey_environment()
     runtime()
     table.load()
     for name in list(table.rows):
@@ -64,6 +68,7 @@ def _bind(form: Form, row: Row) -> None:
     unread = tuple(i for i in form.written if form.derived and (arguments[i].is_out or not row.reads_self))
     flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
     flags |= _OVERLAP * (op._schema.name.removeprefix("aten::") in _ONE_VALUE)
+    flags |= _DRAWN_ON_CPU * (row.random and form.name not in _NOT_ON_CPU)
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
         flags |= _REGISTER
     _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)

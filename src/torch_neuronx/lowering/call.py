@@ -10,6 +10,7 @@ import torch
 
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
+from torch_neuronx.lowering.dtypes import storage_dtype
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
@@ -41,19 +42,20 @@ class Lowered:
 
 
 class _Storages:
-    """The current value of every slot while the call is emitted."""
+    """The current value of every slot while the call is emitted, in its dtype's storage form."""
 
     def __init__(self, slots: Sequence[Slot], arguments: list[Value], params: Value | None) -> None:
         present = iter(arguments)
         self.values = [next(present) if s.present else None for s in slots]
         self.slots = slots
+        self.dtypes = [s.dtype for s in slots]  # what the values stand for
         self.params = params
         self.written: set[int] = set()
 
     def flat(self, slot: int) -> Value:
         value = self.values[slot]
         if value is None:  # reading memory nobody wrote
-            value = hlo.full((self.slots[slot].numel,), 0, self.slots[slot].dtype)
+            value = hlo.full((self.slots[slot].numel,), 0, storage_dtype(self.slots[slot].dtype))
         return value
 
     def param(self, index: int) -> Value:
@@ -62,18 +64,21 @@ class _Storages:
 
     def read(self, spec: TensorSpec) -> Value:
         offset = None if spec.offset is None else self.param(spec.offset)
-        flat = views.reinterpret(self.flat(spec.slot), spec.dtype)
-        value = _lazy(views.read(flat, spec.layout, offset, spec.fits), spec)
+        flat = views.reinterpret(self.flat(spec.slot), storage_dtype(spec.dtype))
+        stored = views.read(flat, spec.layout, offset, spec.fits)
+        value = _lazy(hlo.from_storage(stored, spec.dtype), spec)
         return value if spec.layout.row_major else replace(value, row_major=False)
 
     def write(self, spec: TensorSpec, value: Value) -> None:
         shaped = _lazy(hlo.broadcast_to(hlo.convert(value, spec.dtype), spec.layout.sizes), spec)
+        stored = hlo.to_storage(shaped)
         if spec.offset is None:
-            flat = views.to_dense(shaped, spec.layout)
+            flat = views.to_dense(stored, spec.layout)
+            self.dtypes[spec.slot] = spec.dtype
         else:
-            old = views.reinterpret(self.flat(spec.slot), spec.dtype)
-            flat = views.write(old, spec.layout, self.param(spec.offset), spec.fits, shaped)
-            flat = views.reinterpret(flat, self.slots[spec.slot].dtype)
+            old = views.reinterpret(self.flat(spec.slot), stored.dtype)
+            flat = views.write(old, spec.layout, self.param(spec.offset), spec.fits, stored)
+            flat = views.reinterpret(flat, storage_dtype(self.dtypes[spec.slot]))
         self.values[spec.slot] = flat
         self.written.add(spec.slot)
 
@@ -129,7 +134,7 @@ def lower_call(call: Call, metas: Sequence[Meta | None]) -> Lowered:
             returns.extend(("argument", p) for p in form.written)
         for slot in sorted(storages.written):
             flat = storages.flat(slot)
-            results.append(Result("write", flat.dtype, Layout((flat.numel,), (1,)), slot))
+            results.append(Result("write", storages.dtypes[slot], Layout((flat.numel,), (1,)), slot))
             values.append(flat)
         return values
 
@@ -144,7 +149,7 @@ def lower_call(call: Call, metas: Sequence[Meta | None]) -> Lowered:
             and call.slots[r.slot].numel == r.layout.numel
         }
 
-    arguments = [Argument((s.numel,), s.dtype) for s in call.slots if s.present]
+    arguments = [Argument((s.numel,), storage_dtype(s.dtype)) for s in call.slots if s.present]
     if call.params:
         arguments.append(Argument((call.params,), torch.int64))
     built = build_module(call.name.replace("::", "_").replace(".", "_"), arguments, body, donations)
@@ -213,7 +218,7 @@ def _lay_out_fresh(
             raise RuntimeError(f"emitted dtype {value.dtype}, the meta kernel says {meta.dtype}")
         index = len(results)
         results.append(Result("fresh", value.dtype, meta.layout))
-        values.append(views.to_storage(value, meta.layout))
+        values.append(views.to_storage(hlo.to_storage(value), meta.layout))
         if count is not None:
             results.append(Result("count", torch.int64, Layout((), ()), index))
             values.append(hlo.convert(count, torch.int64))

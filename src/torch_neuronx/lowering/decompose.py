@@ -129,6 +129,8 @@ def _host_constant(t: torch.Tensor) -> Value:
         raise Unsupported(f"a real {t.device} tensor of shape {tuple(t.shape)} inside a decomposition")
     if t.dtype is torch.bfloat16:
         return hlo.convert(hlo.table(t.float().numpy(), torch.float32), torch.bfloat16)
+    if t.dtype is torch.complex32:
+        return hlo.table(t.to(torch.complex64).numpy(), t.dtype)
     return hlo.table(t.numpy(), t.dtype)
 
 

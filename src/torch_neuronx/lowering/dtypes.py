@@ -26,6 +26,7 @@ _MLIR: Final[dict[torch.dtype, str]] = {
     torch.bfloat16: "bf16",
     torch.float32: "f32",
     torch.float64: "f64",
+    torch.complex32: "complex<f32>",  # StableHLO has no complex<f16>: both parts are kept rounded to float16
     torch.complex64: "complex<f32>",
     torch.complex128: "complex<f64>",
     torch.float8_e4m3fn: "f8E4M3FN",
@@ -49,6 +50,7 @@ _NUMPY: Final[dict[torch.dtype, np.dtype]] = {
     torch.bfloat16: np.dtype(ml_dtypes.bfloat16),
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
+    torch.complex32: np.dtype(np.complex64),
     torch.complex64: np.dtype(np.complex64),
     torch.complex128: np.dtype(np.complex128),
     torch.float8_e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
@@ -70,8 +72,8 @@ FLOAT8: Final = frozenset(
 REDUCED: Final = frozenset({torch.float16, torch.bfloat16}) | FLOAT8
 UNSIGNED: Final = frozenset({torch.uint8, torch.uint16, torch.uint32, torch.uint64})
 INTEGER: Final = UNSIGNED | {torch.int8, torch.int16, torch.int32, torch.int64}
-_REAL_OF: Final = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-_COMPLEX_OF: Final = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+_REAL_OF: Final = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+_COMPLEX_OF: Final = {real: number for number, real in _REAL_OF.items()}
 
 
 def element_type(dtype: torch.dtype) -> ir.Type:
@@ -80,6 +82,11 @@ def element_type(dtype: torch.dtype) -> ir.Type:
     if name is None:
         raise Unsupported(f"dtype {dtype} has no StableHLO element type")
     return ir.Type.parse(name)
+
+
+def storage_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What a storage's array holds: the dtype itself, or both halves of a complex32 in one uint32."""
+    return torch.uint32 if dtype is torch.complex32 else dtype
 
 
 def tensor_type(shape: tuple[int, ...] | list[int], dtype: torch.dtype) -> ir.RankedTensorType:
@@ -107,17 +114,19 @@ def is_integral(dtype: torch.dtype, include_bool: bool = True) -> bool:
 
 
 def real_of(dtype: torch.dtype) -> torch.dtype:
-    """complex64 -> float32, complex128 -> float64, everything else unchanged."""
+    """complex32 -> float16, complex64 -> float32, complex128 -> float64, everything else unchanged."""
     return _REAL_OF.get(dtype, dtype)
 
 
 def complex_of(dtype: torch.dtype) -> torch.dtype:
-    """float32 -> complex64, float64 -> complex128; complex dtypes unchanged."""
+    """float16 -> complex32, float32 -> complex64, float64 -> complex128; complex dtypes unchanged."""
     return dtype if dtype.is_complex else _COMPLEX_OF[dtype]
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype torch's CPU kernels accumulate in (at::opmath_type): float32 below 32 bits."""
+    if dtype is torch.complex32:
+        return torch.complex64
     return torch.float32 if dtype in REDUCED else dtype
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import complex_of, compute_dtype, is_integral
+from torch_neuronx.lowering.dtypes import compute_dtype, is_integral, real_of
 from torch_neuronx.lowering.hlo.literal import as_value
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
@@ -26,7 +26,7 @@ def _category(dtype: torch.dtype) -> int:
 def _default_for(dtype: torch.dtype) -> torch.dtype:
     """A wrapped number counts as the default dtype of its category, not as float64."""
     if dtype.is_complex:
-        return complex_of(torch.get_default_dtype()) if torch.get_default_dtype() != torch.float16 else torch.complex64
+        return torch.promote_types(torch.get_default_dtype(), torch.complex32)
     return torch.get_default_dtype() if dtype.is_floating_point else dtype
 
 
@@ -44,7 +44,7 @@ def result_type(*xs: Scalar) -> torch.dtype:
         if result is None or _category(result) <= _category(dtype):
             result = dtype
         elif result.is_complex and not dtype.is_complex and dtype.is_floating_point:
-            result = torch.promote_types(dtype, torch.complex32) if dtype != torch.float16 else torch.complex64
+            result = torch.promote_types(dtype, torch.complex32)
     if result is None:
         raise RuntimeError("result_type needs at least one operand")
     return result
@@ -62,9 +62,14 @@ def computed(build: Build, dtype: torch.dtype, values: Sequence[Value], result: 
     """Runs `build` in the dtype torch's kernels compute in (float32 for bf16, f16, fp8) and rounds once."""
     inner = compute_dtype(dtype)
     out = build(*(hlo.convert(v, inner) for v in values))
-    if result is not None:
-        return hlo.convert(out, result)
-    return hlo.convert(out, dtype) if out.dtype == inner else out
+    return hlo.convert(out, result) if result is not None else _rounded(out, inner, dtype)
+
+
+def _rounded(out: Value, inner: torch.dtype, dtype: torch.dtype) -> Value:
+    """What was computed in `inner` for `dtype`; a complex number's magnitude in its real dtype."""
+    if out.dtype == inner:
+        return hlo.convert(out, dtype)
+    return hlo.convert(out, real_of(dtype)) if inner.is_complex and out.dtype == real_of(inner) else out
 
 
 def apply(
@@ -74,24 +79,25 @@ def apply(
     int_to_float: bool = False,
     result: torch.dtype | None = None,
     opmath: bool = False,
+    stepwise: bool = False,
 ) -> Value:
     """Promotes `xs`, runs `build(*xs, *scalars)` in the compute dtype and rounds once.
 
     `scalars` are parameters (slopes, bounds): they take the compute dtype and never promote.
     `opmath` keeps wrapped numbers among `xs` at compute precision instead of rounding them to the
-    result dtype first, as torch's mul and div do (its add and sub round them).
+    result dtype first, as torch's mul and div do (its add and sub round them, and complex32's mul does).
+    `stepwise` is for the kernels that round complex32 after every step: those written in c10::complex<Half>.
     """
     dtype = result_type(*xs)
     if int_to_float and is_integral(dtype):
         dtype = torch.get_default_dtype()
-    inner = compute_dtype(dtype)
+    half = dtype is torch.complex32
+    inner = dtype if half and stepwise else compute_dtype(dtype)
     operands = [as_value(x) for x in xs]
-    values = [hlo.convert(v if v.weak and opmath else hlo.convert(v, dtype), inner) for v in operands]
+    values = [hlo.convert(v if v.weak and opmath and not half else hlo.convert(v, dtype), inner) for v in operands]
     extra = [hlo.convert(as_value(s), inner) for s in scalars]
     out = build(*values, *extra)
-    if result is not None:
-        return hlo.convert(out, result)
-    return hlo.convert(out, dtype) if out.dtype == inner else out
+    return hlo.convert(out, result) if result is not None else _rounded(out, inner, dtype)
 
 
 def unary(

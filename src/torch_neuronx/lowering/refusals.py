@@ -95,6 +95,17 @@ def _boolean_mask(name: str, call: Call) -> None:
         )
 
 
+def _softmax_mask(name: str, call: Call) -> None:
+    scores, mask, _, kind = call.args
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(f"{name}: Mask should be a boolean tensor, but got {mask.dtype}. Convert it with .bool().")
+    if kind in (None, 2) and mask.layout.sizes != scores.layout.sizes:
+        raise RuntimeError(
+            f"{name}: For mask_type == 2 mask shape should match input shape, but the mask is "
+            f"{list(mask.layout.sizes)} and the input {list(scores.layout.sizes)}."
+        )
+
+
 def _range(low: int) -> Refusal:
     def check(name: str, call: Call) -> None:
         first, end = call.args[low], call.args[low + 1]
@@ -132,6 +143,7 @@ _CHECKS: Final[dict[str, Refusal]] = {
     "aten::lerp.Tensor": _same_dtype(1),
     "aten::masked_fill.Scalar": _boolean_mask,
     "aten::masked_fill.Tensor": _boolean_mask,
+    "aten::_masked_softmax": _softmax_mask,
     "aten::randint.low": _range(0),
     "aten::randint.low_generator": _range(0),
     "aten::random.from": _range(1),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.dtypes import real_of
 from torch_neuronx.lowering.value import Value
 
 
@@ -204,12 +205,15 @@ def reinterpret(flat: Value, dtype: torch.dtype) -> Value:
     """The storage's bytes as another dtype (view.dtype, view_as_real, view_as_complex)."""
     if flat.dtype == dtype:
         return flat
+    if flat.dtype is torch.complex32:
+        return reinterpret(hlo.to_storage(flat), dtype)
+    if dtype is torch.complex32:
+        return hlo.from_storage(reinterpret(flat, torch.uint32), dtype)
     if flat.dtype.is_complex:
         parts = hlo.concatenate([hlo.unsqueeze(hlo.real(flat), 1), hlo.unsqueeze(hlo.imag(flat), 1)], 1)
         return reinterpret(hlo.flatten(parts), dtype)
     if dtype.is_complex:
-        part = torch.float32 if dtype is torch.complex64 else torch.float64
-        pairs = hlo.reshape(reinterpret(flat, part), (-1, 2))
+        pairs = hlo.reshape(reinterpret(flat, real_of(dtype)), (-1, 2))
         re, im = (hlo.flatten(hlo.slice_dim(pairs, 1, i, i + 1)) for i in range(2))
         return hlo.complex_(re, im)
     if torch.bool in (flat.dtype, dtype):

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from torch_neuronx.lowering.dtypes import numpy_dtype, supported
+from torch_neuronx.lowering.dtypes import numpy_dtype, storage_dtype
 from torch_neuronx.runtime.targets import runtime
-from torch_neuronx.scalar_types import dtype_of, number_of
-
-_NUMPY: Final[dict[int, np.dtype]] = {number_of(d): numpy_dtype(d) for d in supported()}
-_TORCH: Final[dict[int, torch.dtype]] = {number_of(d): d for d in supported()}
+from torch_neuronx.scalar_types import dtype_of
 
 _runtime: Final = runtime()
 host_visible: Final = _runtime.capabilities.host_visible
 
 
-def _refuse(number: int) -> TypeError:
-    return TypeError(
-        f"dtype {dtype_of(number)} cannot live on the neuron device: it has no StableHLO element type. "
-        "Convert it first, for example complex32 to complex64."
-    )
+@cache
+def _array_dtype(dtype: torch.dtype) -> np.dtype:
+    return numpy_dtype(storage_dtype(dtype))
 
 
 def from_host(data: memoryview, number: int, numel: int, device: int) -> Any:
     """A device array with a copy of `numel` elements; `number` is torch's ScalarType."""
-    kind = _NUMPY.get(number)
-    if kind is None:
-        raise _refuse(number)
+    dtype = dtype_of(number)
+    kind = _array_dtype(dtype)
     array = np.frombuffer(data, kind, numel) if numel else np.empty(0, kind)
-    return _runtime.put(array, _TORCH[number], device)
+    return _runtime.put(array, dtype, device)
 
 
 def zeros(number: int, numel: int, device: int) -> Any:
-    kind = _NUMPY.get(number)
-    if kind is None:
-        raise _refuse(number)
-    return _runtime.put(np.zeros(numel, kind), _TORCH[number], device)
+    dtype = dtype_of(number)
+    return _runtime.put(np.zeros(numel, _array_dtype(dtype)), dtype, device)
 
 
 def host_copy(array: Any) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxlib import _jax, lapack, xla_client
 
-from torch_neuronx.lowering.dtypes import numpy_dtype
+from torch_neuronx.lowering.dtypes import numpy_dtype, storage_dtype
 from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Array, Capabilities, Executable, ResultType
 
 TESTED: Final = ("0.10.2",)
@@ -150,7 +150,8 @@ class XlaRuntime:
 
     @lru_cache(maxsize=4096)  # noqa: B019
     def _aval(self, dtype: torch.dtype, numel: int | None, device: int) -> _Aval:
-        return _Aval(() if numel is None else (numel,), numpy_dtype(dtype), self._shardings[device])
+        array = numpy_dtype(storage_dtype(dtype))
+        return _Aval(() if numel is None else (numel,), array, self._shardings[device])
 
     def put(self, array: np.ndarray, dtype: torch.dtype, device: int) -> Array:
         copy = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL

@@ -1,7 +1,8 @@
 #include "device/generator.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/TensorBase.h>
+#include <ATen/core/Tensor.h>
 
 #include <array>
 #include <cstring>
@@ -14,6 +15,27 @@ namespace neuron {
 namespace {
 
 constexpr size_t kStateSize = 2 * sizeof(uint64_t);
+
+at::Tensor byte_tensor(size_t count) {
+  return at::Tensor(at::detail::empty_cpu({static_cast<int64_t>(count)}, at::kByte));
+}
+
+// A CPU generator in the state that `bytes` (of `count`) describe, or none.
+at::Generator twin_from(const char* bytes, size_t count) {
+  if (count == 0) {
+    return at::Generator();
+  }
+  const at::Tensor state = byte_tensor(count);
+  std::memcpy(state.mutable_data_ptr(), bytes, count);
+  at::Generator twin = at::detail::createCPUGenerator();
+  twin.set_state(state);
+  return twin;
+}
+
+size_t twin_state_size() {
+  static const auto size = static_cast<size_t>(at::detail::createCPUGenerator().get_state().numel());
+  return size;
+}
 
 c10::DeviceIndex checked(c10::DeviceIndex device) {
   const c10::DeviceIndex index = device == -1 ? current_device() : device;
@@ -34,9 +56,25 @@ std::pair<uint64_t, uint64_t> NeuronGenerator::philox_engine_inputs(uint64_t inc
   return {seed_, offset};
 }
 
+at::Generator NeuronGenerator::cpu_twin() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!twin_.defined()) {
+    twin_ = at::detail::createCPUGenerator(seed_);
+  }
+  return twin_;
+}
+
 void NeuronGenerator::set_current_seed(uint64_t seed) {
   seed_ = seed;
   offset_ = 0;
+  twin_ = at::Generator();
+}
+
+void NeuronGenerator::set_offset(uint64_t offset) {
+  TORCH_CHECK(!twin_.defined(),
+              "set_offset() on a neuron generator that has drawn the CPU's numbers (TORCH_NEURONX_RNG=cpu or "
+              "debug.cpu_random()): the CPU's sequence has no offset to move to. Use manual_seed() or set_state().");
+  offset_ = offset;
 }
 
 uint64_t NeuronGenerator::seed() {
@@ -49,18 +87,27 @@ void NeuronGenerator::set_state(const c10::TensorImpl& state) {
                        state.dtype() == c10::scalarTypeToTypeMeta(at::kByte),
                    "RNG state must be a torch.ByteTensor on the CPU, got dtype ", state.dtype(), " on ", state.device(),
                    ". Pass what get_rng_state() returned.");
-  TORCH_CHECK(state.numel() == kStateSize && state.is_contiguous(), "RNG state is wrong size: neuron generators have ",
-              kStateSize, " bytes, got ", state.numel(), ". Pass what get_rng_state() of a neuron device returned.");
+  const auto count = static_cast<size_t>(state.numel());
+  TORCH_CHECK(state.is_contiguous() && (count == kStateSize || count == kStateSize + twin_state_size()),
+              "RNG state is wrong size: neuron generators have ", kStateSize, " bytes (",
+              kStateSize + twin_state_size(), " once the CPU's numbers were drawn), got ", count,
+              ". Pass what get_rng_state() of a neuron device returned.");
   const auto* bytes = static_cast<const char*>(state.data());
+  twin_ = twin_from(bytes + kStateSize, count - kStateSize);
   std::memcpy(&seed_, bytes, sizeof(seed_));
   std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));
 }
 
 c10::intrusive_ptr<c10::TensorImpl> NeuronGenerator::get_state() const {
-  const auto state = at::detail::empty_cpu({static_cast<int64_t>(kStateSize)}, at::kByte);
+  const at::Tensor twin = twin_.defined() ? twin_.get_state() : at::Tensor();
+  const size_t twin_size = twin.defined() ? static_cast<size_t>(twin.numel()) : 0;
+  const at::Tensor state = byte_tensor(kStateSize + twin_size);
   auto* bytes = static_cast<char*>(state.mutable_data_ptr());
   std::memcpy(bytes, &seed_, sizeof(seed_));
   std::memcpy(bytes + sizeof(seed_), &offset_, sizeof(offset_));
+  if (twin_size > 0) {
+    std::memcpy(bytes + kStateSize, twin.const_data_ptr(), twin_size);
+  }
   return state.getIntrusivePtr();
 }
 
@@ -68,6 +115,7 @@ NeuronGenerator* NeuronGenerator::clone_impl() const {
   auto* copy = new NeuronGenerator(device().index());
   copy->seed_ = seed_;
   copy->offset_ = offset_;
+  copy->twin_ = twin_.defined() ? twin_.clone() : at::Generator();
   return copy;
 }
 

@@ -16,13 +16,17 @@ class NeuronGenerator final : public c10::GeneratorImpl {
   // (seed, offset) for one op, moving the offset on by `increment` counters. Takes the mutex.
   std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment);
 
+  // The CPU generator that takes its place where the CPU's numbers are asked for. It starts at the seed, at the first
+  // such draw, and goes on from there until this generator is seeded again. Takes the mutex.
+  at::Generator cpu_twin();
+
   void set_current_seed(uint64_t seed) override;  // and starts counting from 0
-  void set_offset(uint64_t offset) override { offset_ = offset; }
+  void set_offset(uint64_t offset) override;
   uint64_t get_offset() const override { return offset_; }
   uint64_t current_seed() const override { return seed_; }
   uint64_t seed() override;
 
-  // 16 bytes: seed, then offset, each little-endian.
+  // 16 bytes: seed, then offset, each little-endian; then the CPU twin's state if there is one.
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
@@ -33,6 +37,7 @@ class NeuronGenerator final : public c10::GeneratorImpl {
 
   uint64_t seed_ = c10::default_rng_seed_val;
   uint64_t offset_ = 0;
+  at::Generator twin_;  // undefined until it is asked for
 };
 
 const at::Generator& default_generator(c10::DeviceIndex device = -1);  // -1: the current device

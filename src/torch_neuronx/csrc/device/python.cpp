@@ -90,6 +90,17 @@ PyObject* py_default_generator(PyObject*, PyObject* const* args, Py_ssize_t coun
   return guarded([&] { return THPGenerator_initDefaultGenerator(default_generator(device_argument(args, count, 0))); });
 }
 
+PyObject* py_cpu_twin(PyObject*, PyObject* object) {
+  return guarded([&]() -> PyObject* {
+    TORCH_CHECK_TYPE(THPGenerator_Check(object), "cpu_twin(generator) takes a torch.Generator");
+    const at::Generator& generator = reinterpret_cast<THPGenerator*>(object)->cdata;
+    if (generator == default_generator(generator.device().index())) {
+      Py_RETURN_NONE;
+    }
+    return THPGenerator_Wrap(generator_for(generator, generator.device().index()).cpu_twin());
+  });
+}
+
 PyObject* py_shutdown(PyObject*, PyObject*) {
   stop_watching();
   mark_python_finalizing();
@@ -110,6 +121,7 @@ PyMethodDef methods[] = {
     {"stream_priority", method(py_stream_priority), METH_FASTCALL, "(id, device) -> 0 or -1."},
     {"note_work", method(py_note_work), METH_FASTCALL, "(device, token): add work to the current stream."},
     {"default_generator", method(py_default_generator), METH_FASTCALL, "(device) -> its torch.Generator."},
+    {"cpu_twin", py_cpu_twin, METH_O, "(generator) -> the CPU generator in its place; None: the CPU's default one."},
     {"shutdown", py_shutdown, METH_NOARGS, "Leave Python objects alone from now on; for atexit."},
     {nullptr, nullptr, 0, nullptr},
 };

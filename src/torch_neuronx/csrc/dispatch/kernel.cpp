@@ -247,7 +247,10 @@ std::shared_ptr<const Entry> entry_of(Operator& op, const c10::FunctionSchema& s
 }
 
 // The random state of this call goes into the last two parameters.
-void draw_random_state(const Entry& entry, CallView& call) {
+void draw_random_state(const Entry& entry, CallView& call, const Operator& op) {
+  TORCH_CHECK(entry.rng_blocks == 0 || !runtime::random_on_cpu(), op.name,
+              " draws random numbers that CPU torch has not got: it has no such op. TORCH_NEURONX_RNG=cpu or "
+              "debug.cpu_random() asks for the CPU's numbers. Call the op outside that mode, or without dropout.");
   const auto [seed, offset] = generator_for(call.generator, call.device).philox_engine_inputs(entry.rng_blocks);
   call.params[static_cast<size_t>(call.rng_param)] = static_cast<int64_t>(seed);
   call.params[static_cast<size_t>(call.rng_param) + 1] = static_cast<int64_t>(offset);
@@ -271,6 +274,10 @@ void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stac
     if (call.refusal != nullptr) {
       return run_on_host(op, schema, stack, call.refusal);
     }
+    if (op.drawn_on_cpu && runtime::random_on_cpu()) [[unlikely]] {
+      generator_for(call.generator, call.device);  // raises for another device's
+      return draw_on_cpu(op, schema, stack);
+    }
     const std::shared_ptr<const Entry> entry = entry_of(op, schema, stack, call);
     if (entry == nullptr) {
       continue;
@@ -279,7 +286,7 @@ void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stac
       return run_on_host(op, schema, stack, entry->reason);
     }
     if (call.rng_param >= 0) {
-      draw_random_state(*entry, call);
+      draw_random_state(*entry, call, op);
     }
     const auto results = execute(entry, call, op);
     push_returns(*entry, results, schema, stack);

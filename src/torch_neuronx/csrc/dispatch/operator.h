@@ -20,6 +20,7 @@ struct Operator {
   std::string name;  // "aten::add.Tensor"
   bool pointwise = false;
   bool random = false;
+  bool drawn_on_cpu = false;  // a random op that the CPU has too: it can take the CPU's numbers
   bool host_inputs = false;
   bool overlap = false;               // may write a tensor whose elements share memory
   std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time

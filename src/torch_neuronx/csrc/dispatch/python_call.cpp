@@ -34,6 +34,11 @@ PyObject* eager_host() {
   return function;
 }
 
+PyObject* eager_draw() {
+  static PyObject* function = handler("torch_neuronx.eager.cpu_random", "draw");
+  return function;
+}
+
 PyObject* sparse_run() {
   static PyObject* function = handler("torch_neuronx.sparse.calls", "run");
   return function;
@@ -325,6 +330,13 @@ void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::St
   Gil gil;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(eager_host(), "sOs", op.name.c_str(), arguments.get(), reason.c_str())));
+  push_returns(out.get(), schema, stack);
+}
+
+void draw_on_cpu(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  Gil gil;
+  Ref arguments(stack_tuple(schema, *stack));
+  Ref out(checked(PyObject_CallFunction(eager_draw(), "sO", op.name.c_str(), arguments.get())));
   push_returns(out.get(), schema, stack);
 }
 

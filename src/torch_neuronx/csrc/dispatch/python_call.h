@@ -30,6 +30,9 @@ Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch:
 // Runs the op on CPU copies of its arguments; replaces the arguments on the stack by its returns.
 void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack, const std::string& reason);
 
+// The same for a random op that is to take the CPU's numbers (runtime::random_on_cpu).
+void draw_on_cpu(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack);
+
 // Runs an op on sparse arguments in torch_neuronx.sparse; replaces the arguments on the stack by its returns.
 void run_sparse(const c10::FunctionSchema& schema, torch::jit::Stack* stack);
 

@@ -1,10 +1,13 @@
-// Which attention scaled_dot_product_attention takes: one fused executable, unless it was switched off.
+// Which attention scaled_dot_product_attention takes: one fused executable, unless it was switched off, or is to draw
+// the numbers of the CPU, which has no fused attention with dropout.
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
+
+#include "runtime/settings.h"
 
 namespace neuron::ops {
 namespace {
@@ -14,7 +17,8 @@ bool fusable(const at::Tensor& t) { return t.is_floating_point() && t.dim() == 4
 int64_t sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                    const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double> scale,
                    bool grouped) {
-  const bool fused = at::globalContext().userEnabledOverrideableSDP() && fusable(query) && fusable(key) &&
+  const bool drawn_here = dropout <= 0 || !runtime::random_on_cpu();
+  const bool fused = at::globalContext().userEnabledOverrideableSDP() && drawn_here && fusable(query) && fusable(key) &&
                      fusable(value) && query.scalar_type() == key.scalar_type() &&
                      query.scalar_type() == value.scalar_type();
   return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);

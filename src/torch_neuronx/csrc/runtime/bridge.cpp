@@ -25,6 +25,8 @@ std::atomic<bool> blocking{[] {
   return text != nullptr && std::strcmp(text, "0") != 0 && *text != '\0';
 }()};
 
+std::atomic<int> random_on_cpu_holders{0};
+
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { bad_fork.store(initialized.load() || bad_fork.load()); });
 
@@ -99,6 +101,8 @@ bool is_initialized() { return initialized.load(); }
 bool in_bad_fork() { return bad_fork.load(); }
 bool launch_blocking() { return blocking.load(std::memory_order_relaxed); }
 void set_launch_blocking(bool on) { blocking.store(on); }
+bool random_on_cpu() { return random_on_cpu_holders.load(std::memory_order_relaxed) > 0; }
+void hold_random_on_cpu(int change) { random_on_cpu_holders.fetch_add(change); }
 c10::DeviceIndex current_device() { return neuron::current_device(); }
 
 PyObject* from_host(const void* data, c10::ScalarType dtype, int64_t numel, c10::DeviceIndex device) {
@@ -184,8 +188,17 @@ PyObject* py_set_launch_blocking(PyObject*, PyObject* const* args, Py_ssize_t co
   });
 }
 
+PyObject* py_hold_random_on_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  return guarded([&]() -> PyObject* {
+    hold_random_on_cpu(static_cast<int>(integer_argument(args, count, 0)));
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef methods[] = {
     {"set_launch_blocking", method(py_set_launch_blocking), METH_FASTCALL, "Makes every op wait for its result."},
+    {"hold_random_on_cpu", method(py_hold_random_on_cpu), METH_FASTCALL,
+     "(1): random ops take the CPU's numbers; (-1): one holder fewer."},
     {nullptr, nullptr, 0, nullptr}};
 
 const ModulePart part(methods);

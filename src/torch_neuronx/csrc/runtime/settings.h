@@ -1,4 +1,4 @@
-// Switches read from the environment.
+// Switches set by the environment and changed at run time.
 #pragma once
 
 namespace neuron::runtime {
@@ -7,5 +7,10 @@ namespace neuron::runtime {
 // start; set_launch_blocking changes it later.
 bool launch_blocking();
 void set_launch_blocking(bool on);
+
+// TORCH_NEURONX_RNG=cpu or debug.cpu_random(): random ops take the CPU's numbers. Every holder adds 1 and later takes
+// it back, so that threads and nested blocks do not end each other's.
+bool random_on_cpu();
+void hold_random_on_cpu(int change);
 
 }  // namespace neuron::runtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from torch_neuronx.lowering.dtypes import FLOAT8, INTEGER, complex_of, is_complex, real_of, tensor_type
@@ -14,16 +15,26 @@ def _raw(x: Value, dtype: torch.dtype) -> Value:
     return Value(stablehlo.convert(tensor_type(x.shape, dtype), x.ssa), dtype, x.dims)
 
 
+def _part(x: Value, part: ir.Value) -> Value:
+    """A complex value's real or imaginary part; complex32's is a float16."""
+    if x.dtype is torch.complex32:
+        return _raw(Value(part, torch.float32, x.dims), torch.float16)
+    return Value(part, real_of(x.dtype), x.dims)
+
+
 def real(x: Value) -> Value:
-    return Value(stablehlo.real(x.ssa), real_of(x.dtype), x.dims) if is_complex(x.dtype) else x
+    return _part(x, stablehlo.real(x.ssa)) if is_complex(x.dtype) else x
 
 
 def imag(x: Value) -> Value:
-    return Value(stablehlo.imag(x.ssa), real_of(x.dtype), x.dims)
+    return _part(x, stablehlo.imag(x.ssa))
 
 
 def complex_(re: Value, im: Value) -> Value:
-    return Value(stablehlo.complex(re.ssa, im.ssa), complex_of(re.dtype), re.dims)
+    dtype = complex_of(re.dtype)
+    if dtype is torch.complex32:
+        re, im = _raw(re, torch.float32), _raw(im, torch.float32)
+    return Value(stablehlo.complex(re.ssa, im.ssa), dtype, re.dims)
 
 
 def convert(x: Value, dtype: torch.dtype) -> Value:
@@ -39,7 +50,7 @@ def convert(x: Value, dtype: torch.dtype) -> Value:
         return _nonzero(x)
     if is_complex(dtype):
         if is_complex(x.dtype):
-            return _raw(x, dtype)
+            return _complex_to_complex(x, dtype)
         part = convert(x, real_of(dtype))
         return complex_(part, full(part.shape, 0, part.dtype))
     if is_complex(x.dtype):
@@ -50,6 +61,16 @@ def convert(x: Value, dtype: torch.dtype) -> Value:
         return _finite_float8(x)
     if FLOAT8 & {x.dtype, dtype} and torch.float32 not in (x.dtype, dtype):
         return convert(_raw(x, torch.float32), dtype)
+    return _raw(x, dtype)
+
+
+def _complex_to_complex(x: Value, dtype: torch.dtype) -> Value:
+    """complex32 is a rounded complex64 here: reading it costs nothing, making it rounds both parts."""
+    if x.dtype is torch.complex32:
+        return convert(Value(x.ssa, torch.complex64, x.dims), dtype)
+    if dtype is torch.complex32:
+        single = convert(x, torch.complex64)
+        return complex_(*(convert(part, torch.float16) for part in (real(single), imag(single))))
     return _raw(x, dtype)
 
 
@@ -98,3 +119,22 @@ def bitcast(x: Value, dtype: torch.dtype) -> Value:
     elif old < new:
         shape = shape[:-1]
     return Value(stablehlo.bitcast_convert(tensor_type(shape, dtype), x.ssa), dtype, static_dims(shape))
+
+
+def to_storage(x: Value) -> Value:
+    """The form in which a storage holds x: both halves of a complex32 in one uint32, the real part below."""
+    if x.dtype is not torch.complex32:
+        return x
+    low, high = (_raw(bitcast(part, torch.uint16), torch.uint32) for part in (real(x), imag(x)))
+    shift = full(x.shape, 16, torch.uint32)
+    ssa = stablehlo.or_(low.ssa, stablehlo.shift_left(high.ssa, shift.ssa))
+    return Value(ssa, torch.uint32, x.dims)
+
+
+def from_storage(x: Value, dtype: torch.dtype) -> Value:
+    """The value of `dtype` that a storage holds as x."""
+    if dtype is not torch.complex32:
+        return x
+    high = stablehlo.shift_right_logical(x.ssa, full(x.shape, 16, torch.uint32).ssa)
+    words = x, Value(high, torch.uint32, x.dims)
+    return complex_(*(bitcast(_raw(w, torch.uint16), torch.float16) for w in words))

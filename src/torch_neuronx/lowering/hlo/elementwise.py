@@ -45,6 +45,8 @@ Binary = Callable[[Scalar, Scalar], Value]
 
 def _unary(op: Callable[..., Any]) -> Unary:
     def build(x: Value) -> Value:
+        if x.dtype is torch.complex32:
+            return in_dtype(torch.complex64, build)(x)
         return Value(op(x.ssa), x.dtype, x.dims)
 
     return build
@@ -53,6 +55,9 @@ def _unary(op: Callable[..., Any]) -> Unary:
 def _binary(op: Callable[..., Any]) -> Binary:
     def build(x: Scalar, y: Scalar) -> Value:
         a, b = operands(x, y)
+        if a.dtype is torch.complex32:
+            wide = build(convert(a, torch.complex64), convert(b, torch.complex64))
+            return convert(wide, torch.complex32)
         return Value(op(a.ssa, b.ssa), a.dtype, a.dims)
 
     return build
@@ -60,6 +65,8 @@ def _binary(op: Callable[..., Any]) -> Binary:
 
 def abs_(x: Value) -> Value:
     """|x|; real for a complex x."""
+    if x.dtype is torch.complex32:
+        return convert(abs_(convert(x, torch.complex64)), torch.float16)
     return Value(stablehlo.abs(x.ssa), real_of(x.dtype), x.dims)
 
 

@@ -16,7 +16,7 @@ from torch_neuronx.lowering.value import NUMBER, Scalar, Value, number_dtype, st
 def _splat(x: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> ir.Attribute:
     kind = tensor_type(shape, dtype)
     if dtype.is_complex:
-        array = np.broadcast_to(np.asarray(x, numpy_dtype(dtype)), shape)
+        array = np.broadcast_to(_complex_array(np.asarray(x), dtype), shape)
         return ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=element_type(dtype), shape=list(shape))
     if dtype.is_floating_point:
         value = float(np.asarray(x).astype(np.float64))
@@ -29,6 +29,14 @@ def _splat(x: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> ir.Attribute:
     if dtype.is_signed and wrapped >> (width - 1):
         wrapped -= 1 << width
     return ir.DenseElementsAttr.get_splat(kind, ir.Attribute.parse(f"{wrapped} : {element_type(dtype)}"))
+
+
+def _complex_array(array: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """In the form the program has it: complex32 as complex64 with both parts rounded to float16."""
+    cast = np.array(array, numpy_dtype(dtype))
+    if dtype is torch.complex32:
+        cast.real, cast.imag = cast.real.astype(np.float16), cast.imag.astype(np.float16)
+    return cast
 
 
 def full(shape: tuple[int, ...] | list[int], x: Scalar, dtype: torch.dtype | None = None) -> Value:
@@ -68,7 +76,7 @@ def ones_like(x: Value) -> Value:
 
 def table(array: np.ndarray, dtype: torch.dtype) -> Value:
     """A constant tensor with the contents of a numpy array (keep it small: it lives in the program)."""
-    data = np.ascontiguousarray(array.astype(numpy_dtype(dtype)))
+    data = np.ascontiguousarray(_complex_array(array, dtype) if dtype.is_complex else array.astype(numpy_dtype(dtype)))
     raw = data.view(np.uint8) if dtype is torch.bool else data  # this MLIR stores i1 as bytes
     attr = ir.DenseElementsAttr.get(raw, type=element_type(dtype), shape=list(data.shape))
     return Value(stablehlo.constant(attr), dtype, static_dims(data.shape))

@@ -21,17 +21,17 @@ def _scaled(x: Value, alpha: Scalar) -> Value:
 
 @lower("aten::add.Tensor", "aten::add.Scalar", pointwise=True)
 def add(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: a + _scaled(b, alpha), self, other)
+    return apply(lambda a, b: a + _scaled(b, alpha), self, other, stepwise=True)
 
 
 @lower("aten::sub.Tensor", "aten::sub.Scalar", pointwise=True)
 def sub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: a - _scaled(b, alpha), self, other)
+    return apply(lambda a, b: a - _scaled(b, alpha), self, other, stepwise=True)
 
 
 @lower("aten::rsub.Tensor", "aten::rsub.Scalar", pointwise=True)
 def rsub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
-    return apply(lambda a, b: b - _scaled(a, alpha), self, other)
+    return apply(lambda a, b: b - _scaled(a, alpha), self, other, stepwise=True)
 
 
 @lower("aten::_add_relu.Tensor", "aten::_add_relu.Scalar", pointwise=True)
@@ -235,7 +235,7 @@ binary("aten::pow.Tensor_Tensor", "aten::pow.Scalar", "prims::pow")(power)
 
 @lower("aten::addcmul", pointwise=True)
 def addcmul(self: Value, tensor1: Value, tensor2: Value, *, value: Scalar = 1) -> Value:
-    return apply(lambda a, b, c: a + _scaled(b, value) * c, self, tensor1, tensor2)
+    return apply(lambda a, b, c: a + _scaled(b, value) * c, self, tensor1, tensor2, stepwise=True)
 
 
 @lower("aten::addcdiv", pointwise=True)

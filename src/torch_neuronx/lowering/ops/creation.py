@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import is_integral
+from torch_neuronx.lowering.dtypes import compute_dtype, is_integral
 from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.ops.arithmetic import power
 from torch_neuronx.lowering.table import Writes, lower
 from torch_neuronx.lowering.value import Scalar, Value, number_dtype
 
@@ -151,7 +152,7 @@ def range_step(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None
 
 def linspace_values(start: Scalar, end: Scalar, steps: int, dtype: torch.dtype) -> Value:
     """From both ends towards the middle, so that start and end are exact."""
-    wide = dtype if dtype in (torch.float64, torch.complex64, torch.complex128) else torch.float32
+    wide = compute_dtype(dtype)
     if is_integral(dtype):
         wide = torch.float32 if dtype.itemsize < 4 else torch.float64
     first, last = (hlo.convert(hlo.as_value(v), dtype) for v in (start, end))
@@ -187,11 +188,11 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: torch.dtype | Non
 
 
 def logspace_values(start: Scalar, end: Scalar, steps: int, base: Scalar, dtype: torch.dtype) -> Value:
-    wide = torch.float64 if dtype is torch.float64 or is_integral(dtype) else torch.float32
+    wide = torch.float64 if is_integral(dtype) else compute_dtype(dtype)
     if is_integral(dtype):  # torch truncates the ends before it spaces them
         start, end = (hlo.convert(hlo.convert(hlo.as_value(v), dtype), wide) for v in (start, end))
     exponents = linspace_values(start, end, steps, wide)
-    return hlo.convert(hlo.power(hlo.convert(hlo.as_value(base), wide), exponents), dtype)
+    return hlo.convert(power(*hlo.operands(hlo.convert(hlo.as_value(base), wide), exponents)), dtype)
 
 
 @lower(

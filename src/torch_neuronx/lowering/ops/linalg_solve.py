@@ -212,6 +212,12 @@ def matrix_exp(self: Value) -> Value:
     return hlo.reshape(total, self.shape)
 
 
+@lower("aten::_compute_linear_combination")
+def linear_combination(input: Value, coefficients: Value) -> Value:
+    """Row i of the result is the sum over j of coefficients[i, j] * input[j]."""
+    return hlo.dot_general(coefficients, input, ([1], [0]))
+
+
 @lower("aten::linalg_lstsq", attributes=["rcond"])
 def lstsq(
     self: Value, b: Value, rcond: float | None = None, *, driver: str | None = None

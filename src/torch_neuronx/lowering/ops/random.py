@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from torch_neuronx.lowering import hlo, philox
-from torch_neuronx.lowering.dtypes import compute_dtype
+from torch_neuronx.lowering.dtypes import compute_dtype, real_of
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.promotion import apply
 from torch_neuronx.lowering.table import Writes, lower
@@ -47,7 +47,7 @@ def uniform(self: Value, low: Scalar = 0.0, high: Scalar = 1.0, *, generator: Ge
 
 
 def _complex(dtype: torch.dtype, draw: Callable[[torch.dtype], Value]) -> Value:
-    part = torch.float32 if dtype is torch.complex64 else torch.float64
+    part = real_of(dtype)
     return hlo.complex_(draw(part), draw(part))
 
 
@@ -55,11 +55,12 @@ def _normal(shape: Sequence[int], dtype: torch.dtype, mean: Scalar, std: Scalar)
     if isinstance(std, Value):
         _check(hlo.not_(std < 0), "normal expects all elements of std >= 0.0")
     if dtype.is_complex:  # the variance is shared by both parts
-        part = torch.float32 if dtype is torch.complex64 else torch.float64
+        wide = compute_dtype(dtype)
+        part = real_of(wide)
         scale = _number(std, part) * math.sqrt(0.5)
-        centre = _number(mean, dtype)
+        centre = _number(mean, wide)
         re = philox.normal(shape, part) * scale + hlo.real(centre)
-        return hlo.complex_(re, philox.normal(shape, part) * scale + hlo.imag(centre))
+        return hlo.convert(hlo.complex_(re, philox.normal(shape, part) * scale + hlo.imag(centre)), dtype)
     wide = compute_dtype(dtype)
     return hlo.convert(philox.normal(shape, wide) * _number(std, wide) + _number(mean, wide), dtype)
 

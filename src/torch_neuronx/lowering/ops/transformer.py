@@ -1,4 +1,4 @@
-"""The inference fast paths of nn.MultiheadAttention and nn.TransformerEncoderLayer."""
+"""The inference fast paths of nn.MultiheadAttention and nn.TransformerEncoderLayer, and their parts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import math
 import torch
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.axes import axis
 from torch_neuronx.lowering.dtypes import compute_dtype
+from torch_neuronx.lowering.ops.softmax import softmax_of
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
-SOURCE_MASK, PADDING_MASK = 0, 1
+SOURCE_MASK, PADDING_MASK, FULL_MASK = 0, 1, 2
 
 
 def _linear(x: Value, weight: Value, bias: Value | None) -> Value:
@@ -135,3 +137,46 @@ def transformer_encoder_layer(
 
 def _gelu(x: Value) -> Value:
     return x * 0.5 * (hlo.erf(x * math.sqrt(0.5)) + 1)
+
+
+def _mask_over(mask: Value, scores: Value, mask_type: int | None) -> Value:
+    """The mask in the scores' shape: (L, S) for all heads, (batch, S) of padding, or one for each score."""
+    if mask_type == PADDING_MASK and mask.ndim == 2:
+        mask = hlo.reshape(mask, (mask.shape[0], *[1] * (scores.ndim - 2), mask.shape[1]))
+    return hlo.broadcast_to(mask, scores.shape)
+
+
+@lower("aten::_masked_softmax")
+def masked_softmax(self: Value, mask: Value, dim: int | None, mask_type: int | None) -> Value:
+    """Softmax over what `mask` leaves (False); a slice that is masked as a whole is NaN, as on the CPU."""
+    hidden = _mask_over(mask, self, mask_type)
+    x = hlo.select(hidden, float("-inf"), hlo.convert(self, compute_dtype(self.dtype)))
+    along = self.ndim - 1 if dim is None else axis(dim, self.ndim)
+    return hlo.convert(hlo.select(hidden & _some_left(hidden, along), 0.0, softmax_of(x, along)), self.dtype)
+
+
+def _some_left(hidden: Value, dim: int) -> Value:
+    return hlo.broadcast_to(hlo.not_(hlo.all_(hidden, dim, True)), hidden.shape)
+
+
+@lower("aten::_masked_softmax_backward")
+def masked_softmax_backward(grad_output: Value, output: Value, mask: Value, dim: int | None) -> Value:
+    g, y = (hlo.convert(v, compute_dtype(v.dtype)) for v in (grad_output, output))
+    hidden = _mask_over(mask, output, None)
+    along = output.ndim - 1 if dim is None else axis(dim, output.ndim)
+    weighted = hlo.select(hidden, 0.0, g * y)
+    out = weighted - y * hlo.sum_(weighted, along, True)
+    return hlo.convert(hlo.select(hidden, 0.0, out), grad_output.dtype)
+
+
+@lower("aten::_transform_bias_rescale_qkv")
+def transform_bias_rescale_qkv(qkv: Value, qkv_bias: Value, num_heads: int) -> tuple[Value, Value, Value]:
+    """(batch, T, 3 D) -> three of (batch, heads, T, D / heads), the first over sqrt(D / heads)."""
+    batch, length, width = qkv.shape
+    depth = width // 3 // num_heads
+    inner = compute_dtype(qkv.dtype)
+    x = hlo.convert(qkv, inner) + hlo.convert(qkv_bias, inner)
+    split = hlo.permute(hlo.reshape(x, (batch, length, 3, num_heads, depth)), [2, 0, 3, 1, 4])
+    q, k, v = (hlo.squeeze(hlo.slice_dim(split, 0, i, i + 1), 0) for i in range(3))
+    q = hlo.divide(q, math.sqrt(depth))
+    return hlo.convert(q, qkv.dtype), hlo.convert(k, qkv.dtype), hlo.convert(v, qkv.dtype)
