@@ -11,7 +11,7 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.embedding import frequencies
 from torch_neuronx.lowering.ops.scatter import scatter_elements, scatter_flat, scatter_rows
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Value
 
 SUM, MEAN, MAX = 0, 1, 2
@@ -132,6 +132,30 @@ def embedding_bag_backward(
         mode,
         per_sample_weights,
         padding_idx,
+    )
+
+
+@in_steps("aten::_embedding_bag_backward")
+def embedding_bag_backward_in_steps(
+    grad: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    offset2bag: torch.Tensor,
+    bag_size: torch.Tensor,
+    maximum_indices: torch.Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: torch.Tensor | None,
+    padding_idx: int = -1,
+) -> torch.Tensor:
+    """A sparse gradient is a COO tensor, which no program returns: its values are computed, then it is put together."""
+    bags = offset2bag
+    if not bags.numel():
+        bags = torch.searchsorted(offsets, torch.arange(indices.numel(), device=indices.device), right=True) - 1
+    return torch.ops.aten._embedding_bag_sparse_backward(
+        grad, indices, offsets, bags, bag_size, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx
     )
 
 
