@@ -97,3 +97,10 @@ def test_float8_saturates(dtype: torch.dtype) -> None:
 def test_a_number_above_int64() -> None:
     got = torch.full((2,), 2**63 + 5, dtype=torch.uint64, device=D)
     assert got.cpu().tolist() == [2**63 + 5] * 2
+
+
+def test_nothing_to_index():
+    index = torch.tensor([0], device="neuron")
+    with pytest.raises(IndexError, match="out of bounds for dimension with size 0"):
+        torch.ones(0, 2, device="neuron")[index]
+    assert torch.ones(0, 2, device="neuron")[index[:0]].shape == (0, 2)

@@ -111,6 +111,20 @@ def _integer_indices(name: str, call: Call) -> None:
                 f"{name}: tensors used as indices must be long, int, byte or bool tensors, but one is {index.dtype}. "
                 "Convert it with .long()."
             )
+    _something_to_index(call)
+
+
+def _something_to_index(call: Call) -> None:
+    sizes, position = call.args[0].layout.sizes, 0
+    for index in call.args[1]:
+        if not isinstance(index, TensorSpec):
+            position += 1
+        elif index.dtype in (torch.bool, torch.uint8):
+            position += len(index.layout.sizes)
+        else:
+            if position < len(sizes) and sizes[position] == 0 and 0 not in index.layout.sizes:
+                raise IndexError("index is out of bounds for dimension with size 0. Index one that has elements.")
+            position += 1
 
 
 def _put(name: str, call: Call) -> None:
