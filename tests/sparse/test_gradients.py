@@ -6,8 +6,8 @@ import copy
 
 import pytest
 import torch
-from compare import agree_backward, assert_same, coo
 
+from tests.sparse.compare import agree_backward, assert_same, coo
 from torch_neuronx import no_fallback
 
 
