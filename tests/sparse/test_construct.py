@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from compare import agree, coo
 
+from tests.sparse.compare import agree, coo
 from torch_neuronx import no_fallback
 
 COMPRESSED = {

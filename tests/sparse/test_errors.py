@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from compare import coo
 
+from tests.sparse.compare import coo
 from torch_neuronx.debug import FallbackForbidden
 from torch_neuronx.eager import host
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from opinfos import Unit, run, units
 
+from tests.sparse.opinfos import Unit, run, units
 from torch_neuronx import no_fallback
 
 QUICK = {

@@ -9,7 +9,6 @@ from functools import cache
 import torch
 
 from torch_neuronx import _C
-from torch_neuronx.eager import cpu_random
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
@@ -35,6 +34,8 @@ def start() -> None:
 
 @cache
 def _start() -> None:
+    from torch_neuronx.eager import cpu_random  # loads jaxlib, which Ctrl-C must not leave half-loaded
+
     cpu_random.obey_environment()
     runtime()
     table.load()

@@ -30,8 +30,11 @@ def _in_format(memory_format: torch.memory_format, sizes: tuple[int, ...]) -> La
 
 
 def _elementwise(arguments: Sequence[Any], first: Layout) -> Layout:
-    """Operands broadcast, then the order of memory they agree on."""
-    operands = [x.expand(first.sizes) for x in arguments if isinstance(x, torch.Tensor) and x.dim()]
+    """Operands broadcast, then the order of memory they agree on; a loss that was reduced has no order."""
+    tensors = [x for x in arguments if isinstance(x, torch.Tensor) and x.dim()]
+    if not first.sizes:
+        return first
+    operands = [x.expand(first.sizes) for x in tensors]
     return Layout(first.sizes, tuple(compute_elementwise_output_strides(*operands))) if operands else first
 
 
