@@ -31,6 +31,7 @@ def test_saved_statistics_have_the_cpus_dtype(dtype: torch.dtype, parameters: st
     check(aten.native_layer_norm.default, x, [5], wide, wide, 1e-5, **tolerance)
     check(aten.native_group_norm.default, x, deep, deep, 4, 6, 5, 3, 1e-5, **tolerance)
     check(aten._native_batch_norm_legit.no_stats, x, deep, deep, True, 0.1, 1e-5, **tolerance)
+    check(aten._native_batch_norm_legit.no_stats, x, deep, deep, True, 0.1, 1e-5, rtol=2e-3, atol=1e-3)
     running = torch.zeros(6, dtype=like), torch.ones(6, dtype=like)
     for op in (aten.native_batch_norm.default, aten._native_batch_norm_legit_functional.default):
         for training in (True, False):

@@ -185,8 +185,10 @@ def _split(form: Form, outputs: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
     """(fresh returns, [(argument position, new value)])."""
     if isinstance(outputs, Writes):
         names = [a.name for a in overload(form.name)._schema.arguments]
-        fresh = list(outputs.returns) if form.returns_fresh else []
-        return fresh, [(names.index(n), v) for n, v in outputs.writes.items()]
+        writes = [(names.index(n), v) for n, v in outputs.writes.items()]
+        if form.derived:  # an out= form of an overload that writes arguments behind its schema's back
+            return [], [*zip(form.written, outputs.returns, strict=True), *writes]
+        return (list(outputs.returns) if form.returns_fresh else []), writes
     listed = _as_list(form.functional, outputs)
     if form.derived:
         return [], list(zip(form.written, listed, strict=True))

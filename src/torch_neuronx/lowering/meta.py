@@ -153,15 +153,16 @@ def infer(call: Call) -> Inferred:
             raise NoMeta(str(error)) from error
         raise
     form = resolve(call.name)
+    mistaken = _MISTAKEN.get(form.functional, ())
     resized = {
         p: layout_of(stand_ins[p])
-        for p in form.written
+        for i, p in enumerate(form.written)
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
+        if not (form.derived and i in mistaken)
     }
     if resized and form.derived:
         resized = _as_functional(form, stand_ins, resized)
     metas = tuple(_as_on_cpu(call.name, stand_ins, _flat_metas(out))) if form.returns_fresh else ()
-    mistaken = _MISTAKEN.get(call.name, ())
     return Inferred(tuple(None if i in mistaken else m for i, m in enumerate(metas)), resized)
 
 
