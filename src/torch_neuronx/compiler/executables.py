@@ -15,8 +15,8 @@ import torch_neuronx
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Meta, lower_call
-from torch_neuronx.lowering.errors import Unsupported
-from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise
+from torch_neuronx.lowering.errors import ResizeNeeded, Unsupported
+from torch_neuronx.lowering.meta import NoMeta, infer
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result
 from torch_neuronx.lowering.views import Layout
@@ -180,7 +180,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     metas = _infer(call)
     try:
         lowered = lower_call(call, metas)
-    except Unsupported:
+    except (Unsupported, ResizeNeeded):
         raise
     except Exception as error:
         _count("failed")
@@ -201,7 +201,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
 def _infer(call: Call) -> list[Meta | None]:
     refuse(call)
     try:
-        inferred = infer_pointwise(call) or infer(call)
+        inferred = infer(call)
     except NoMeta:
         return []
     if inferred.resized:

@@ -81,7 +81,7 @@ def _write_back(target: Any, value: Any) -> None:
             _write_back(t, v)
     elif isinstance(target, torch.Tensor) and target.device.type == "neuron":
         if target.shape != value.shape:
-            target.resize_(value.shape)
+            torch.ops.aten._resize_output_.default(target, value.shape, target.device)  # with torch's warning
         target.copy_(value)
 
 

@@ -1,15 +1,16 @@
-"""Shapes, strides and dtypes of a call's results, from torch's meta kernels."""
+"""Shapes, strides and dtypes of a call's results: by rule for elementwise ones, else from torch's meta kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from torch_neuronx.lowering.call import Meta
-from torch_neuronx.lowering.forms import resolve
+from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.iteration import broadcast, result_layout
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout
@@ -21,14 +22,6 @@ class Inferred:
 
     metas: tuple[Meta | None, ...]
     resized: dict[int, Layout]
-
-
-class ResizeNeeded(Exception):
-    """out= arguments (by position) must take new layouts before the call can be lowered."""
-
-    def __init__(self, resized: dict[int, Layout]) -> None:
-        super().__init__(f"out= arguments {sorted(resized)} change shape")
-        self.resized = resized
 
 
 class NoMeta(Exception):
@@ -77,28 +70,60 @@ def layout_of(t: torch.Tensor) -> Layout:
     return Layout(tuple(t.shape), tuple(t.stride()))
 
 
-def infer_pointwise(call: Call) -> Inferred | None:
-    """Layout of a pointwise result over equally laid out dense operands, or None: then ask the meta kernel.
+def infer(call: Call) -> Inferred:
+    """Results' layouts, and which out= arguments must grow.
 
-    The first Python meta kernel of a process imports torch._dynamo, which takes about a second. The
-    dtype is left to the row (it is checked against meta kernels in the tests).
+    Raises torch's errors for shapes and dtypes that do not go together, or NoMeta.
     """
     form = resolve(call.name)
-    row = rows.get(call.name)
-    tensors = [x for x in call.args if isinstance(x, TensorSpec)]
-    if row is None or not row.pointwise or form.written or not tensors:
-        return None
-    layout = tensors[0].layout
-    if any(t.layout != layout for t in tensors) or not layout.dense or not layout.sizes:
-        return None
-    return Inferred((Meta(None, layout),) * len(overload(call.name)._schema.returns), {})
+    if not form.derived:
+        return _infer_functional(call, form)
+    functional = replace(call, name=form.functional, args=tuple(call.args[i] for i in form.arguments))
+    inferred = _infer_functional(functional, resolve(form.functional))
+    return Inferred((), _resized(call, form, inferred.metas))
 
 
-def infer(call: Call) -> Inferred:
-    """Runs the overload on meta tensors.
+def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, Layout]:
+    """Layouts of out= arguments that must grow; what is written in place must have the shape already."""
+    arguments, resized = overload(form.name)._schema.arguments, {}
+    targets = [(p, call.args[p]) for p in form.written]
+    for (position, target), meta in zip(targets, metas, strict=False):
+        if meta is None or not isinstance(target, TensorSpec) or target.layout.sizes == meta.layout.sizes:
+            continue
+        inputs = [x for i, x in enumerate(call.args) if i not in form.written and isinstance(x, TensorSpec)]
+        if not arguments[position].is_out or (_is_pointwise(form.functional) and target in inputs):
+            raise RuntimeError(
+                f"output with shape {list(target.layout.sizes)} doesn't match the broadcast shape "
+                f"{list(meta.layout.sizes)}"
+            )
+        resized[position] = meta.layout
+    return resized
 
-    Raises what the meta kernel raises (shape and dtype errors in torch's own words), or NoMeta.
-    """
+
+def _is_pointwise(name: str) -> bool:
+    return name in rows and rows[name].pointwise
+
+
+def _infer_functional(call: Call, form: Form) -> Inferred:
+    if _is_pointwise(call.name) and not form.written and any(isinstance(x, TensorSpec) for x in call.args):
+        count = len(overload(call.name)._schema.returns)
+        return Inferred((Meta(None, _elementwise_layout(call)),) * count, {})
+    return _ask_meta_kernel(call, form)
+
+
+def _elementwise_layout(call: Call) -> Layout:
+    """By TensorIterator's rules. The dtype is left to the row (it is checked against meta kernels in the tests)."""
+    operands = [x.layout for x in call.args if isinstance(x, TensorSpec)]
+    if not rows[call.name].reads_self:  # fill, copy: the result is like self, whatever comes in
+        first = call.args[0].layout
+        if broadcast([x.sizes for x in operands]) != first.sizes:
+            shapes = " ".join(str(list(x.sizes)) for x in operands[1:])
+            raise RuntimeError(f"output with shape {list(first.sizes)} doesn't match the broadcast shape {shapes}")
+        operands = [first]
+    return result_layout(operands, any(isinstance(x, ScalarSpec) for x in call.args))
+
+
+def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
     op = overload(call.name)
     arguments = op._schema.arguments
     stand_ins = [_stand_in(x, "meta") for x in call.args]
@@ -107,14 +132,16 @@ def infer(call: Call) -> Inferred:
     try:
         with torch.no_grad():
             out = op(*positional, **named)
-    # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element
-    except (NotImplementedError, AttributeError, ZeroDivisionError) as error:
+    # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element;
+    # KeyError: tables of dtypes that miss the float8 ones
+    except (NotImplementedError, AttributeError, ZeroDivisionError, KeyError) as error:
         raise NoMeta(str(error)) from error
+    except AssertionError as error:  # a check that kernels make with TORCH_CHECK
+        raise RuntimeError(str(error)) from error
     except RuntimeError as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
             raise NoMeta(str(error)) from error
         raise
-    form = resolve(call.name)
     resized = {
         p: layout_of(stand_ins[p])
         for p in form.written
