@@ -13,6 +13,7 @@ from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
 from torch_neuronx.lowering.errors import ResizeNeeded, Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
+from torch_neuronx.lowering.refusals.written import refuse_written
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, Slot, TensorSpec
 from torch_neuronx.lowering.table import Writes, overload, rows
 from torch_neuronx.lowering.value import Sized, Value
@@ -242,7 +243,7 @@ def _lay_out_fresh(
 
 
 def _check_written(form: Form, position: int, spec: Any, value: Any) -> None:
-    """What torch refuses is left to the CPU's op, which says so in torch's words."""
+    """Raises for what torch refuses to write."""
     if isinstance(spec, tuple):
         for s, v in zip(spec, value, strict=True):
             _check_written(form, position, s, v)
@@ -252,8 +253,7 @@ def _check_written(form: Form, position: int, spec: Any, value: Any) -> None:
     if isinstance(value, Sized):
         raise Unsupported("an out= argument takes a result whose size depends on data")
     sizes = spec.layout.sizes
-    if not torch.can_cast(value.dtype, spec.dtype):
-        raise Unsupported(f"a result of {value.dtype} written to {spec.dtype}, which torch refuses")
+    refuse_written(form.functional, value.dtype, spec.dtype)
     if value.shape != sizes and overload(form.name)._schema.arguments[position].is_out:
         raise ResizeNeeded({position: Layout(value.shape, contiguous_strides(value.shape))})
     if value.shape != sizes and hlo.broadcast_shapes(value.shape, sizes) != sizes:

@@ -32,6 +32,9 @@ class NoMeta(Exception):
 # masks, which meta_index_Tensor takes for int8 ones.
 _NOT_THE_CALLERS_FAULT = ("cannot repeat_interleave a meta tensor", "tensors used as indices must be long")
 
+# What kernels raise as IndexError and Python's meta kernels as RuntimeError.
+_INDEX_ERRORS = ("index_copy_(): ", "index_add_(): Number", "index_select(): Index is supposed")
+
 # Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
 # them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none. The
 # row's own shape counts; they are contiguous.
@@ -141,6 +144,8 @@ def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
     except RuntimeError as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
             raise NoMeta(str(error)) from error
+        if str(error).startswith(_INDEX_ERRORS):
+            raise IndexError(str(error)) from error
         raise
     resized = {
         p: layout_of(stand_ins[p])
