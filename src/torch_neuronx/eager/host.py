@@ -102,7 +102,7 @@ def _write_back(target: Any, value: Any) -> None:
             _C.assign_sparse(target, value.to(target.device))
             return
         if target.shape != value.shape:
-            target.resize_(value.shape)
+            torch.ops.aten._resize_output_.default(target, value.shape, target.device)  # with torch's warning
         target.copy_(value)
 
 

@@ -346,7 +346,26 @@ class CallViewer {
     return true;
   }
 
+  // Only tensors of one slot can share memory.
+  void check_sharing() const {
+    for (size_t i = 0; i < call_.tensors.size(); ++i) {
+      for (size_t j = 0; j < call_.tensors.size() && call_.tensors[i].written; ++j) {
+        if (i == j || call_.tensors[i].slot != call_.tensors[j].slot) {
+          continue;
+        }
+        if (op_.sharing == Sharing::Nothing) {
+          at::assert_no_overlap(call_.tensors[i].tensor, call_.tensors[j].tensor);
+        } else {
+          at::assert_no_partial_overlap(call_.tensors[i].tensor, call_.tensors[j].tensor);
+        }
+      }
+    }
+  }
+
   void finish() {
+    if (op_.sharing != Sharing::Any && call_.slots.size() < call_.tensors.size()) {
+      check_sharing();
+    }
     call_.flat = can_flatten();
     word(call_.flat ? call_.tensors[0].tensor.numel() : -1);
     for (const SlotLeaf& slot : call_.slots) {
