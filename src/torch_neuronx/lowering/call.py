@@ -173,10 +173,11 @@ def _parts(call: Call, form: Form) -> list[Call]:
     row = rows.get(form.functional)
     if row is None or not row.listwise or not form.derived:
         return [call]
-    slots = [s.slot for p in form.written for s in call.args[p]]
+    lists = [x for p in form.written if isinstance(x := call.args[p], tuple)]
+    slots = [s.slot for x in lists for s in x]
     if len(set(slots)) == len(slots):
         return [call]
-    count = len(call.args[form.written[0]])
+    count = len(lists[0])
     alike = [isinstance(x, tuple) and len(x) == count for x in call.args]
     return [
         replace(call, args=tuple(x[i : i + 1] if listed else x for x, listed in zip(call.args, alike, strict=True)))

@@ -123,7 +123,7 @@ def infer(call: Call) -> Inferred:
 def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, Layout]:
     """Layouts of out= arguments that must grow; what is written in place must have the shape already."""
     arguments, resized = overload(form.name)._schema.arguments, {}
-    targets = [(p, call.args[p]) for p in form.written]
+    targets = [(p, x) for p in form.written for x in _leaves(call.args[p])]
     for (position, target), meta in zip(targets, metas, strict=False):
         if meta is None or not isinstance(target, TensorSpec) or target.layout.sizes == meta.layout.sizes:
             continue
@@ -135,6 +135,11 @@ def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, 
             )
         resized[position] = meta.layout
     return resized
+
+
+def _leaves(x: Any) -> tuple[Any, ...]:
+    """The elements of a Tensor[] argument, or the argument alone."""
+    return x if isinstance(x, tuple) else (x,)
 
 
 def _is_pointwise(name: str) -> bool:
