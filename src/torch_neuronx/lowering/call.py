@@ -11,7 +11,7 @@ import torch
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
 from torch_neuronx.lowering.dtypes import storage_dtype
-from torch_neuronx.lowering.errors import Refused, Unsupported
+from torch_neuronx.lowering.errors import SIZE_FROM_DATA, Refused, Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, Slot, TensorSpec
@@ -250,9 +250,13 @@ def _check_cast(spec: Any, value: Any) -> None:
         for s, v in zip(spec, value, strict=True):
             _check_cast(s, v)
         return
-    dtype = value.value.dtype if isinstance(value, Sized) else value.dtype if isinstance(value, Value) else None
-    if spec is not None and dtype is not None and not torch.can_cast(dtype, spec.dtype):
-        raise Refused(f"result type {dtype} can't be cast to the desired output type {spec.dtype}")
+    result = value.value if isinstance(value, Sized) else value
+    if not isinstance(result, Value) or spec is None:
+        return
+    if not torch.can_cast(result.dtype, spec.dtype):
+        raise Refused(f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}")
+    if isinstance(value, Sized):
+        raise Unsupported(SIZE_FROM_DATA)
 
 
 def _write_argument(spec: Any, value: Any, storages: _Storages) -> None:

@@ -12,3 +12,7 @@ class Unsupported(Exception):
 
 class Refused(RuntimeError):
     """The call itself is wrong: the caller gets this error, as torch raises it."""
+
+
+# The reason of an out= call whose result's size only the data shows: the op runs natively, then its result is copied.
+SIZE_FROM_DATA = "the size of the result, and so of out=, depends on data"

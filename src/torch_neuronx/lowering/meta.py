@@ -12,7 +12,7 @@ import torch
 from torch_neuronx.lowering.call import Later, Meta
 from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.forms import Form, resolve
-from torch_neuronx.lowering.layout_rules import corrected, has_rule
+from torch_neuronx.lowering.layout_rules import RESIZED_CONTIGUOUS, corrected, has_rule, rules_of
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout
@@ -123,7 +123,9 @@ def infer(call: Call) -> Inferred:
         for p in form.written
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
-    if resized and form.derived:
+    unclear = {form.written[i] for i in _MISTAKEN.get(form.functional, ()) if i < len(form.written)}
+    resized = {p: layout for p, layout in resized.items() if p not in unclear}
+    if resized and form.derived and form.functional not in RESIZED_CONTIGUOUS:
         resized = _as_functional(form, stand_ins, resized)
     metas = tuple(_as_on_cpu(call.name, stand_ins, _flat_metas(out))) if form.returns_fresh else ()
     mistaken = _MISTAKEN.get(call.name, ())
@@ -133,7 +135,7 @@ def infer(call: Call) -> Inferred:
 def without_meta(call: Call) -> list[Later]:
     """What there is to say of a call's results without a meta kernel."""
     stand_ins = [_stand_in(x, "meta") for x in call.args]
-    return [Later(partial(corrected, call.name, stand_ins))] if has_rule(call.name) else []
+    return [Later(partial(corrected, call.name, i, stand_ins)) for i in range(rules_of(call.name))]
 
 
 def _as_functional(form: Form, stand_ins: Sequence[Any], resized: dict[int, Layout]) -> dict[int, Layout]:
@@ -150,10 +152,9 @@ def _as_functional(form: Form, stand_ins: Sequence[Any], resized: dict[int, Layo
 
 
 def _as_on_cpu(name: str, stand_ins: Sequence[Any], metas: Sequence[Meta | None]) -> Sequence[Meta | None]:
-    if not metas or (first := metas[0]) is None:
+    if not has_rule(name):
         return metas
-    _, *others = metas
-    return [Meta(first.dtype, corrected(name, stand_ins, first.layout)), *others]
+    return [m and Meta(m.dtype, corrected(name, i, stand_ins, m.layout)) for i, m in enumerate(metas)]
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:
