@@ -101,5 +101,9 @@ def _bind(form: Form, row: Row) -> None:
 
 
 def _needs_kernel(op: torch._ops.OpOverload) -> bool:
-    """Composites with implicit autograd must stay composite, or their gradient is lost."""
-    return not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    """Composites with implicit autograd must stay composite, or their gradient is lost.
+
+    Not those that are one kernel on the CPU (silu_backward, mish_backward): these have a gradient of their own.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not has(op.name(), "CompositeImplicitAutograd") or has(op.name(), "CPU")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import REDUCED, is_integral
+from torch_neuronx.lowering.dtypes import HALVES, REDUCED, is_integral
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.promotion import apply, binary, promote, result_type
 from torch_neuronx.lowering.table import lower
@@ -19,18 +19,27 @@ def _scaled(x: Value, alpha: Scalar) -> Value:
     return x * hlo.convert(hlo.as_value(alpha), x.dtype)
 
 
+def _alpha(alpha: Scalar, *xs: Scalar) -> Scalar:
+    """As torch's kernels take it: in the result's dtype, even where they compute in a wider one."""
+    dtype = result_type(*xs)
+    return hlo.convert(hlo.as_value(alpha), dtype) if dtype in HALVES and isinstance(alpha, Value) else alpha
+
+
 @lower("aten::add.Tensor", "aten::add.Scalar", pointwise=True)
 def add(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    alpha = _alpha(alpha, self, other)
     return apply(lambda a, b: a + _scaled(b, alpha), self, other, stepwise=True)
 
 
 @lower("aten::sub.Tensor", "aten::sub.Scalar", pointwise=True)
 def sub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    alpha = _alpha(alpha, self, other)
     return apply(lambda a, b: a - _scaled(b, alpha), self, other, stepwise=True)
 
 
 @lower("aten::rsub.Tensor", "aten::rsub.Scalar", pointwise=True)
 def rsub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    alpha = _alpha(alpha, self, other)
     return apply(lambda a, b: b - _scaled(a, alpha), self, other, stepwise=True)
 
 
@@ -122,7 +131,7 @@ def floor_divide(a: Value, b: Value) -> Value:
 
 def copy_sign(magnitude: Value, sign: Value) -> Value:
     """|magnitude| with the sign bit of `sign` (also of zeros and NaN)."""
-    bits = torch.int64 if magnitude.dtype is torch.float64 else torch.int32
+    bits = {8: torch.int64, 4: torch.int32, 2: torch.int16}[magnitude.dtype.itemsize]
     top = torch.iinfo(bits).min
     m, s = hlo.operands(magnitude, sign)
     joined = (hlo.bitcast(m, bits) & torch.iinfo(bits).max) | (hlo.bitcast(s, bits) & top)
@@ -133,7 +142,9 @@ def copy_sign(magnitude: Value, sign: Value) -> Value:
 def div_mode(self: Scalar, other: Scalar, *, rounding_mode: str | None) -> Value:
     if rounding_mode is None:
         return apply(divide, self, other, int_to_float=True, opmath=True)
-    return _trunc_divided(self, other) if rounding_mode == "trunc" else apply(floor_divide, self, other)
+    if rounding_mode == "trunc":
+        return _trunc_divided(self, other)
+    return apply(floor_divide, self, other, steps_in=HALVES)
 
 
 @lower("prims::div", pointwise=True)
@@ -141,7 +152,7 @@ def prims_div(self: Scalar, other: Scalar) -> Value:
     return apply(trunc_divide if is_integral(result_type(self, other)) else divide, self, other)
 
 
-binary("aten::floor_divide", "aten::floor_divide.Scalar")(floor_divide)
+binary("aten::floor_divide", "aten::floor_divide.Scalar", steps_in=HALVES)(floor_divide)
 
 
 def fmod(a: Value, b: Value) -> Value:
@@ -226,8 +237,11 @@ def power_by_number(x: Value, exponent: bool | complex) -> Value:
 def pow_tensor_scalar(self: Scalar, exponent: Scalar) -> Value:
     if isinstance(exponent, Value):
         return apply(power, self, exponent)
-    _, (x, _) = promote(self, exponent)
-    return apply(lambda v: power_by_number(v, exponent), x)
+    dtype, (x, _) = promote(self, exponent)
+    if dtype in HALVES:
+        exponent = torch.tensor(exponent, dtype=dtype).item()  # the CPU rounds it
+    steps_in = (torch.bfloat16,) if exponent in (3, -2) else ()
+    return apply(lambda v: power_by_number(v, exponent), x, steps_in=steps_in)
 
 
 binary("aten::pow.Tensor_Tensor", "aten::pow.Scalar", "prims::pow")(power)
