@@ -123,13 +123,20 @@ def infer(call: Call) -> Inferred:
         for p in form.written
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
-    unclear = {form.written[i] for i in _MISTAKEN.get(form.functional, ()) if i < len(form.written)}
-    resized = {p: layout for p, layout in resized.items() if p not in unclear}
+    resized = {p: layout for p, layout in resized.items() if p not in _unclear(form, call)}
     if resized and form.derived and form.functional not in RESIZED_CONTIGUOUS:
         resized = _as_functional(form, stand_ins, resized)
     metas = tuple(_as_on_cpu(call.name, stand_ins, _flat_metas(out))) if form.returns_fresh else ()
     mistaken = _MISTAKEN.get(call.name, ())
     return Inferred(tuple(None if i in mistaken else m for i, m in enumerate(metas)), resized)
+
+
+def _unclear(form: Form, call: Call) -> set[int]:
+    """Positions of out= arguments whose size the meta kernel mistakes: statistics that evaluation does not save."""
+    names = [a.name for a in overload(call.name)._schema.arguments]
+    if "training" not in names or call.args[names.index("training")]:
+        return set()
+    return {form.written[i] for i in _MISTAKEN.get(form.functional, ()) if i < len(form.written)}
 
 
 def without_meta(call: Call) -> list[Later]:
@@ -148,7 +155,8 @@ def _as_functional(form: Form, stand_ins: Sequence[Any], resized: dict[int, Layo
         return resized
     metas = _as_on_cpu(form.functional, [stand_ins[i] for i in form.arguments], _flat_metas(out))
     fresh = {p: m.layout for p, m in zip(form.written, metas, strict=False) if m is not None}
-    return {p: fresh[p] if p in fresh and fresh[p].sizes == layout.sizes else layout for p, layout in resized.items()}
+    fitting = {p: lay for p, lay in fresh.items() if p in resized and lay.sizes == resized[p].sizes and lay.dense}
+    return resized | fitting
 
 
 def _as_on_cpu(name: str, stand_ins: Sequence[Any], metas: Sequence[Meta | None]) -> Sequence[Meta | None]:
