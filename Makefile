@@ -19,7 +19,8 @@ sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 setup: $(done)/test
 
 $(done)/torch: constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	@echo "Installing torch and the build tools into $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
 	$(pip) "$(TORCH)"
 	$(pip) scikit-build-core ninja $(if $(shell command -v cmake),,cmake)
 	mkdir -p $(done) && touch $@
@@ -35,6 +36,7 @@ build: $(done)/torch
 	@mkdir -p build
 	@test -f build/release/build.ninja || $(cmake) -G Ninja -S . -B build/release \
 	  -DPython_EXECUTABLE=$(python) -DCMAKE_MAKE_PROGRAM=$(ninja) >build/cmake.log 2>&1 || (cat build/cmake.log; exit 1)
+	@test -f src/torch_neuronx/_C.*.so || echo "Building the C++ core (about two minutes on two idle cores; once)"
 	@$(ninja) -C build/release -j $(JOBS) --quiet
 
 # A plugin without hardware to test that path with: native code of another project, so by its hash alone.

@@ -20,6 +20,16 @@ def test_modes(n, mode, padding, corners):
     check(backward, torch.randn(y.shape), x, grid, *options, [True, True], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("n", "mode"), [(2, 0), (2, 2), (3, 0)])
+def test_low_precision_is_rounded_as_on_the_cpu(n, mode, dtype):
+    x, grid = torch.randn(2, 3, *(5, 4, 6)[:n]).to(dtype), (torch.randn(2, *(5, 4, 5)[:n], n) * 1.3).to(dtype)
+    options = (mode, 2 * (n - 2), True)
+    y = check(getattr(aten, f"grid_sampler_{n}d").default, x, grid, *options, rtol=0, atol=0)
+    backward = getattr(aten, f"grid_sampler_{n}d_backward").default
+    check(backward, torch.randn(y.shape).to(dtype), x, grid, *options, [True, True], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("padding", [0, 1, 2])
 def test_points_that_are_no_numbers(padding):
     grid = torch.randn(2, 3, 4, 2)

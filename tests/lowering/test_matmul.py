@@ -24,12 +24,20 @@ def test_every_product(dtype):
     check(aten.addmm.default, r(5), r(3, 4), r(4, 5))
     check(aten.addmm.default, r(3, 5), r(4, 3).t(), r(5, 4).t(), beta=2, alpha=3)
     check(aten.baddbmm.default, r(2, 3, 5), r(2, 3, 4), r(2, 4, 5), beta=2)
-    check(
-        aten.addbmm.default, r(3, 5), r(2, 3, 4), r(2, 4, 5), rtol=5e-2, atol=0.5
-    ) if dtype.is_floating_point else None
+    check(aten.addbmm.default, r(3, 5), r(2, 3, 4), r(2, 4, 5))
     check(aten.addmv.default, r(3), r(3, 4), r(4))
     check(aten.vdot.default, r(4), r(4))
     check(aten.addr.default, r(3, 4), r(3), r(4), beta=2, alpha=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sums_of_products_are_rounded_at_the_cpus_steps(dtype):
+    x, a, b = torch.randn(40, 30).to(dtype), torch.randn(40).to(dtype), torch.randn(30).to(dtype)
+    for beta, alpha in ((1, 1), (0.2, 0.6), (0, 0.6)):
+        check(aten.addr.default, x, a, b, beta=beta, alpha=alpha, rtol=0, atol=0)
+    left, right = torch.randn(4, 40, 8).to(dtype), torch.randn(4, 8, 30).to(dtype)
+    check(aten.addbmm.default, x, left, right, rtol=0, atol=0)
+    check(aten.addbmm.default, x, left, right, beta=0.5, alpha=2, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("beta", [0, 0.0, -0.0])

@@ -1,4 +1,4 @@
-"""Normalisation layers against CPU torch; statistics as torch's meta kernels describe them."""
+"""Normalisation layers against CPU torch; statistics in the CPU's dtypes, which are not the meta kernels'."""
 
 from __future__ import annotations
 
@@ -22,12 +22,27 @@ def test_layer_norm_and_its_gradient(affine: bool) -> None:
     check(aten.native_layer_norm_backward.default, g, x, [8], mean, rstd, w, b, mask, rtol=1e-4, atol=1e-4)
 
 
-def test_layer_norm_in_low_precision_keeps_float32_statistics() -> None:
-    x = randn(4, 64, dtype=torch.bfloat16)
-    out, mean, rstd = run(aten.native_layer_norm.default, (x, [64], None, None, 1e-5), {})
-    want = torch.nn.functional.layer_norm(x.float(), [64]).bfloat16()
-    torch.testing.assert_close(out, want)
-    assert mean.dtype == rstd.dtype == torch.float32
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("parameters", ["none", "same", "float32"])
+def test_saved_statistics_have_the_cpus_dtype(dtype: torch.dtype, parameters: str) -> None:
+    x, like = randn(4, 6, 5, dtype=dtype), torch.float32 if parameters == "float32" else dtype
+    wide, deep = (None if parameters == "none" else randn(n, dtype=like) for n in (5, 6))
+    tolerance = {"rtol": 2e-2, "atol": 2e-2}
+    check(aten.native_layer_norm.default, x, [5], wide, wide, 1e-5, **tolerance)
+    check(aten.native_group_norm.default, x, deep, deep, 4, 6, 5, 3, 1e-5, **tolerance)
+    check(aten._native_batch_norm_legit.no_stats, x, deep, deep, True, 0.1, 1e-5, **tolerance)
+    running = torch.zeros(6, dtype=like), torch.ones(6, dtype=like)
+    for op in (aten.native_batch_norm.default, aten._native_batch_norm_legit_functional.default):
+        for training in (True, False):
+            check(op, x, deep, deep, *running, training, 0.1, 1e-5, **tolerance)
+    check(aten.batch_norm_update_stats.default, x, *running, 0.1, **tolerance)
+    check(aten._batch_norm_with_update.default, x, deep, deep, *running, 0.1, 1e-5, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_batch_norm_normalises_with_what_it_saves(dtype: torch.dtype) -> None:
+    x = torch.randint(-20, 20, (8, 6, 32), generator=torch.Generator().manual_seed(0)).to(dtype)
+    check(aten._native_batch_norm_legit.no_stats, x, None, None, True, 0.1, 1e-5, rtol=0, atol=0)
 
 
 def test_layer_norm_over_two_dimensions_and_of_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +37,37 @@ def parts(t: Tensor) -> list[Tensor]:
     if t.layout in ROWS:
         return [t.crow_indices(), t.col_indices(), t.values()]
     return [t.ccol_indices(), t.row_indices(), t.values()]
+
+
+def agree(run: Callable[..., Any], *args: Any) -> Any:
+    """Runs on both devices and compares; the device's result."""
+    want = run(*tree_map(lambda t: leaf(t, "cpu") if isinstance(t, Tensor) else t, args))
+    got = run(*to_device(args))
+    assert_same(got, want)
+    return got
+
+
+def agree_backward(run: Callable[..., Any], *args: Any) -> None:
+    """The result and the gradients of all tensors that require them."""
+    wanted = tree_map(lambda t: leaf(t, "cpu") if isinstance(t, Tensor) else t, args)
+    have = to_device(args)
+    want, got = run(*wanted), run(*have)
+    assert_same(got, want)
+    cotangents = [t.detach() * 0.7 for t in tensors(want)]
+    for x, y in zip(_gradients(got, have, to_device(cotangents)), _gradients(want, wanted, cotangents), strict=True):
+        assert_same(x, y)
+
+
+def _gradients(out: Any, inputs: Any, cotangents: list[Tensor]) -> Sequence[Tensor]:
+    return torch.autograd.grad(tensors(out), [t for t in tensors(inputs) if t.requires_grad], cotangents)
+
+
+def coo(*size: int, nnz: int, sparse: int | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A random COO tensor with entries at equal places."""
+    sparse = len(size) if sparse is None else sparse
+    indices = torch.stack([torch.randint(0, n, (nnz,)) for n in size[:sparse]])
+    values = torch.randn(nnz, *size[sparse:], dtype=torch.float64 if dtype == torch.int64 else dtype)
+    return torch.sparse_coo_tensor(indices, values.mul(3).to(dtype), size, check_invariants=True)
 
 
 def assert_same(got: Any, want: Any, *, values: bool = True) -> None:

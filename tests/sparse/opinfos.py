@@ -1,4 +1,7 @@
-"""Every OpInfo with a sparse layout, forward and backward, against the CPU: python opinfos.py [REGEX] lists them."""
+"""Every OpInfo with a sparse layout, forward and backward, against the CPU.
+
+`python -m tests.sparse.opinfos [REGEX]` lists what differs.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from typing import Any
 from unittest import SkipTest
 
 import torch
-from compare import assert_same, leaf, tensors, to_device
 from torch.testing._internal.common_methods_invocations import op_db, sparse_unary_ufuncs
 from torch.utils._pytree import tree_map
 
 import torch_neuronx  # noqa: F401 - registers the device
+from tests.sparse.compare import assert_same, leaf, tensors, to_device
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.int64)

@@ -67,6 +67,7 @@ from torch_neuronx.device.streams import (
     stream,
 )
 
+OutOfMemoryError = torch.OutOfMemoryError
 default_generators: tuple[torch.Generator, ...]
 
 
@@ -81,6 +82,7 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "DeviceProperties",
     "Event",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "_exchange_device",

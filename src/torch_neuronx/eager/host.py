@@ -107,7 +107,8 @@ def _write_back(target: Any, value: Any) -> None:
             _C.assign_sparse(target, value.to(target.device))
             return
         if target.shape != value.shape:
-            target.resize_(value.shape).as_strided_(value.shape, value.stride())
+            torch.ops.aten._resize_output_.default(target, value.shape, target.device)  # with torch's warning
+            target.as_strided_(value.shape, value.stride())
         target.copy_(value)
 
 

@@ -9,14 +9,13 @@ from functools import cache
 import torch
 
 from torch_neuronx import _C
-from torch_neuronx.eager import cpu_random
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
-_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP, _DRAWN_ON_CPU = 1, 2, 4, 8, 16, 32
+_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP, _DRAWN_ON_CPU, _NO_PART, _NOTHING = (1 << i for i in range(8))
 _NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
 # These have kernels of their own in the core.
 _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "aten::set_", "aten::record_stream"})
@@ -24,6 +23,29 @@ _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "a
 _ONE_VALUE = frozenset({"fill_", "zero_", "masked_fill_", "index_fill_", "index_put_", "_index_put_impl_"})
 # The CPU has no such op, so it cannot draw for it; dropout=0 draws nothing.
 _NOT_ON_CPU = frozenset({"aten::_scaled_dot_product_fused_attention_overrideable"})
+# What these write may share no memory with what they read. Elementwise ones may write the whole of what they read.
+_NOTHING_SHARED = frozenset(
+    {
+        "cat",
+        "gather",
+        "index",
+        "index_add",
+        "index_copy",
+        "index_fill",
+        "index_put",
+        "_index_put_impl",
+        "index_reduce",
+        "index_select",
+        "kthvalue",
+        "masked_select",
+        "put",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+        "take",
+    }
+)
+_NO_PART_SHARED = frozenset({"masked_scatter"})
 _lock = threading.RLock()
 
 
@@ -35,6 +57,8 @@ def start() -> None:
 
 @cache
 def _start() -> None:
+    from torch_neuronx.eager import cpu_random  # loads jaxlib, which Ctrl-C must not leave half-loaded
+
     cpu_random.obey_environment()
     runtime()
     table.load()
@@ -69,6 +93,8 @@ def _bind(form: Form, row: Row) -> None:
     flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
     flags |= _OVERLAP * (op._schema.name.removeprefix("aten::") in _ONE_VALUE)
     flags |= _DRAWN_ON_CPU * (row.random and form.name not in _NOT_ON_CPU)
+    base = form.functional.removeprefix("aten::").partition(".")[0]
+    flags |= _NOTHING * (base in _NOTHING_SHARED) | _NO_PART * (row.pointwise or base in _NO_PART_SHARED)
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
         flags |= _REGISTER
     _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)

@@ -45,6 +45,9 @@ class EmitTensor(torch.Tensor):
         tensor.contents, tensor.view_of = value, None
         return tensor
 
+    def __repr__(self) -> str:  # type: ignore[override]  # it has no elements to print
+        return f"EmitTensor(shape={tuple(self.shape)}, dtype={self.dtype})"
+
     @property
     def value(self) -> Value:
         if self.view_of is not None and self.view_of.base.value is not self.view_of.seen:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import compute_dtype, is_integral, real_of
+from torch_neuronx.lowering.dtypes import FLOAT8, compute_dtype, is_integral, real_of
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo.literal import as_value
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
@@ -33,6 +34,7 @@ def _default_for(dtype: torch.dtype) -> torch.dtype:
 def result_type(*xs: Scalar) -> torch.dtype:
     """torch.result_type: tensors with dimensions first, then 0-d tensors, then wrapped numbers."""
     values = [as_value(x) for x in xs]
+    _refuse_float8([v.dtype for v in values if not v.weak])
     tiers: list[torch.dtype | None] = [None, None, None]
     for v in values:
         tier = 2 if v.weak else (1 if v.ndim == 0 else 0)
@@ -48,6 +50,11 @@ def result_type(*xs: Scalar) -> torch.dtype:
     if result is None:
         raise RuntimeError("result_type needs at least one operand")
     return result
+
+
+def _refuse_float8(dtypes: Sequence[torch.dtype]) -> None:
+    if len(set(dtypes)) > 1 and FLOAT8.intersection(dtypes):
+        raise Unsupported(f"promotion of {' and '.join(map(str, dtypes))}, which torch refuses")
 
 
 def promote(*xs: Scalar, int_to_float: bool = False) -> tuple[torch.dtype, list[Value]]:

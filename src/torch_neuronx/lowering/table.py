@@ -26,7 +26,7 @@ class Row:
     pointwise   result i depends on element i of dense, equally laid out operands only: compiled for
                 the element count instead of the shape.
     random      the op draws from its generator: `module.rng_state()` is available.
-    host_inputs Tensor arguments that may live on the CPU (indices) and are moved.
+    host_inputs indices and lengths may live on the CPU, as on CUDA, and are moved.
     reads_self  False when an in-place form overwrites self without reading it (fill_, normal_, ...).
     bind        False for views and composites: used inside programs, never registered as a kernel.
     listwise    running consecutive parts of its Tensor[] and Scalar[] arguments one after the other gives

@@ -100,7 +100,7 @@ def _with_values(self: Tensor, values: Tensor) -> Tensor:
 
 
 def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
-    """Coalesced factors of one shape: what both have. Others: all that one of them has, zero where the other has none."""
+    """Coalesced factors of one shape: what both have. Others: all that one has, zero where the other has none."""
     if self.dim() != other.dim() or sparse_sizes(self) != sparse_sizes(other):
         raise RuntimeError(
             "mul: expects sparse inputs with equal dimensionality, number of sparse dimensions, and shape of sparse "
@@ -127,7 +127,7 @@ def _which_is_kept(self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """The factor whose entries the product has, and the other, coalesced so that it can be searched."""
     if self.is_coalesced() != other.is_coalesced():
         return (other, self) if self.is_coalesced() else (self, other)
-    return (other, self.coalesce()) if self._nnz() > other._nnz() else (self, other.coalesce())
+    return (other, self.coalesce()) if self._nnz() >= other._nnz() else (self, other.coalesce())
 
 
 def _no_values(self: Tensor, other: Tensor, shape: torch.Size) -> Tensor:

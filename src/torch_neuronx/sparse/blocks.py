@@ -35,7 +35,7 @@ def _to_blocks(self: Tensor, block: tuple[int, ...], dense_dim: int | None, layo
         raise RuntimeError(f"{name}: conversion of batches is not supported. Go through .to_dense().")
     if len(block) != 2 or min(block) < 1 or self.shape[0] % block[0] or self.shape[1] % block[1]:
         raise RuntimeError(
-            f"{name}: tensor sparse size {tuple(self.shape)} must be divisible by given blocksize {block}, both positive."
+            f"{name}: tensor sparse size {tuple(self.shape)} must be divisible by given blocksize {block}. Change it."
         )
     return _grouped(self.to_sparse(), block, layout, compressed_parts(self)[0].dtype)
 

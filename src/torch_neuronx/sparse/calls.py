@@ -33,6 +33,7 @@ class Operation:
 def run(base: str, variant: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The returns of a call, as a tuple. Called by the core."""
     op = _operation(f"{base}.{variant}" if variant else base, _is_compressed(args))
+    _check_devices(op.name, args)
     if op.kernel is None:
         return _on_host(op.name, args)
     decoded = list(args)
@@ -61,6 +62,16 @@ def _operation(name: str, compressed: bool) -> Operation:
 
 def _is_compressed(args: tuple[Any, ...]) -> bool:
     return any(isinstance(x, torch.Tensor) and x.layout in COMPRESSED for x in args)
+
+
+def _check_devices(name: str, args: tuple[Any, ...]) -> None:
+    """A CPU tensor may only be a number."""
+    for x in torch.utils._pytree.tree_leaves(args):
+        if isinstance(x, torch.Tensor) and x.device.type != "neuron" and x.dim() > 0:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, neuron and "
+                f"{x.device}! ({name}, shape {list(x.shape)}). Move it with .to('neuron')."
+            )
 
 
 def _on_host(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -14,9 +14,10 @@ from torch_neuronx.sparse.parts import (
     entry_rows,
     make_compressed,
     row_offsets,
+    scale,
     sum_rows,
 )
-from torch_neuronx.sparse.products import multiply_rows
+from torch_neuronx.sparse.products import combine, multiply_rows
 from torch_neuronx.sparse.table import compressed, kernel
 from torch_neuronx.sparse.write import write
 
@@ -74,13 +75,9 @@ def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> T
     if self.layout in COMPRESSED:
         if product.layout == torch.strided:
             raise RuntimeError("addmm: the result is dense, but `input` is sparse. Convert it with .to_dense().")
-        product = product * alpha if alpha != 1 else product
+        product = scale(product, alpha)
         return back(product if beta == 0 else torch.add(product, self.to_sparse(), alpha=beta).coalesce(), self)
-    product = product.to_dense()
-    product = product * alpha if alpha != 1 else product
-    if beta == 0:
-        return product
-    return torch.add(product, self.expand(product.shape), alpha=beta)
+    return combine(self, product.to_dense(), beta, alpha)
 
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:
@@ -103,8 +100,7 @@ def addmv_out(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any, out
             f"({tuple(vec.shape)}). The columns of mat must be as many as the elements of vec."
         )
     product = multiply(mat, vec.unsqueeze(1)).squeeze(1)
-    product = product * alpha if alpha != 1 else product
-    write(out, product if beta == 0 else torch.add(product, self.expand(product.shape), alpha=beta))
+    write(out, combine(self, product, beta, alpha))
     return out
 
 
@@ -132,6 +128,11 @@ def _check_sampled(self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
         raise RuntimeError(
             f"sampled_addmm: Expected a CSR input and two dense matrices, but got {self.layout}, {mat1.layout} and "
             f"{mat2.layout}. Convert with .to_sparse_csr() or .to_dense()."
+        )
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(
+            f"sampled_addmm: Expected self to be a floating-point or complex tensor, but got {self.dtype}. "
+            "Convert it with .to(dtype)."
         )
     if not self.dtype == mat1.dtype == mat2.dtype:
         raise RuntimeError(

@@ -31,16 +31,17 @@ def csr_to_coo(crow_indices: Tensor, col_indices: Tensor, out_int32: bool, trans
 @kernel("aten::_validate_compressed_sparse_indices")
 def validate(is_crow: bool, compressed: Tensor, plain: Tensor, cdim: int, dim: int, nnz: int) -> None:
     c, p = ("crow_indices", "col_indices") if is_crow else ("ccol_indices", "row_indices")
+    rows, columns = ("nrows", "ncols") if is_crow else ("ncols", "nrows")
     if compressed.numel():
         first, last, steps = compressed[..., 0], compressed[..., -1], compressed.diff(dim=-1)
         _require((first == 0).all(), f"`{c}[..., 0] == 0` is not satisfied")
         _require((last == nnz).all(), f"`{c}[..., -1] == nnz` is not satisfied")
         _require(
-            ((steps >= 0) & (steps <= dim)).all(), f"`0 <= {c}[..., 1:] - {c}[..., :-1] <= {dim}` is not satisfied"
+            ((steps >= 0) & (steps <= dim)).all(), f"`0 <= {c}[..., 1:] - {c}[..., :-1] <= {columns}` is not satisfied"
         )
     if plain.numel():
-        _require(((plain >= 0) & (plain < dim)).all(), f"`0 <= {p} < {dim}` is not satisfied")
-        inside = f"`{p}[..., {c}[..., i - 1]:{c}[..., i]] for all i = 1, ..., {cdim}"
+        _require(((plain >= 0) & (plain < dim)).all(), f"`0 <= {p} < {columns}` is not satisfied")
+        inside = f"`{p}[..., {c}[..., i - 1]:{c}[..., i]] for all i = 1, ..., {rows}"
         _require(
             _increases(compressed, plain),
             f"{inside} are sorted and distinct along the last dimension values` is not satisfied",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_neuronx.sparse.parts import entry_rows, make_compressed, sum_rows
+from torch_neuronx.sparse.parts import entry_rows, make_compressed, sum_rows, widened
 from torch_neuronx.sparse.table import compressed, kernel
 
 
 def _terms(self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """The row of every entry, and its value times the row of `other` that it meets."""
     rows = entry_rows(self.crow_indices(), self._nnz())
-    return rows, self.values().unsqueeze(1) * other[self.col_indices()]
+    return rows, widened(self.values()).unsqueeze(1) * widened(other[self.col_indices()])
 
 
 def _row_counts(self: Tensor) -> Tensor:
@@ -28,7 +28,8 @@ def mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]
     none = torch.empty((0,), dtype=torch.int64, device=other.device)
     if reduce in ("sum", "mean"):
         total = sum_rows(terms, rows, shape[0])
-        return (total / _row_counts(self).unsqueeze(1).to(total.dtype) if reduce == "mean" else total), none
+        total = total / _row_counts(self).unsqueeze(1).to(total.dtype) if reduce == "mean" else total
+        return total.to(other.dtype), none
     if terms.numel() == 0:
         return torch.zeros(shape, dtype=other.dtype, device=other.device), none.new_full(shape, self._nnz())
     best = torch.zeros(shape, dtype=terms.dtype, device=terms.device)
@@ -37,7 +38,7 @@ def mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]
     reached = (terms == best[rows]) | terms.isnan()
     candidates = torch.where(reached, entry, self._nnz())
     first = none.new_full(shape, self._nnz()).index_reduce(0, rows, candidates, "amin")
-    return best, first
+    return best.to(other.dtype), first
 
 
 def _check(self: Tensor, other: Tensor, reduce: str) -> None:
@@ -45,6 +46,10 @@ def _check(self: Tensor, other: Tensor, reduce: str) -> None:
         raise RuntimeError(
             f"sparse.mm with reduce={reduce!r}: expected a CSR and a dense matrix, but got {self.layout} and "
             f"{other.layout}. Convert with .to_sparse_csr() or .to_dense()."
+        )
+    if not other.is_floating_point():
+        raise NotImplementedError(
+            f"sparse.mm with reduce={reduce!r}: not implemented for {other.dtype}. Convert with .float()."
         )
     if other.dim() != 2 or self.dim() != 2 or self.shape[1] != other.shape[0]:
         raise RuntimeError(

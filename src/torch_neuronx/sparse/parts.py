@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def scale(values: Tensor, factor: Any) -> Tensor:
+    """values * factor in the values' own dtype: an integer tensor's factor is cut to an integer, as on the CPU."""
+    if isinstance(factor, float) and not (values.is_floating_point() or values.is_complex()):
+        factor = int(factor)
+    return values if factor == 1 else values * factor
 
 
 def make_coo(indices: Tensor, values: Tensor, size: Sequence[int], *, coalesced: bool | None = None) -> Tensor:
@@ -44,6 +52,11 @@ def sparse_sizes(self: Tensor) -> tuple[int, ...]:
 def broadcast_rows(rows: Tensor, like: Tensor) -> Tensor:
     """A vector with one entry for each row of `like`, shaped to multiply it."""
     return rows.reshape(rows.shape[0], *[1] * (like.dim() - 1))
+
+
+def widened(x: Tensor) -> Tensor:
+    """Half types as float32, so that products of which many are added up are not rounded one by one."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def sum_rows(values: Tensor, group: Tensor, count: int) -> Tensor:

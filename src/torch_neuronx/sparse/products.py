@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_neuronx.sparse.parts import make_coo, spread, sum_rows
+from torch_neuronx.sparse.parts import make_coo, scale, spread, sum_rows, widened
 from torch_neuronx.sparse.table import kernel
 from torch_neuronx.sparse.write import write
 
@@ -15,13 +15,13 @@ from torch_neuronx.sparse.write import write
 @kernel("aten::addmm")
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * self + alpha * (mat1 @ mat2) of a sparse and a dense matrix; `self` is dense."""
-    product = _sparse_dense(mat1, mat2)
-    if alpha != 1:
-        product = product * alpha
-    if beta == 0:
-        return product
-    base = self.expand(product.shape)
-    return product + (base if beta == 1 else base * beta)
+    return combine(self, _sparse_dense(mat1, mat2), beta, alpha)
+
+
+def combine(base: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * base + alpha * product; when beta is 0, base is not looked at."""
+    product = scale(product, alpha)
+    return product if beta == 0 else product + scale(base.expand(product.shape), beta)
 
 
 def _check_matrices(name: str, a: Tensor, b: Tensor) -> None:
@@ -52,7 +52,7 @@ def multiply_rows(rows: Tensor, columns: Tensor, values: Tensor, dense: Tensor, 
     """The product of the matrix with `values` at (rows, columns), which has `count` rows, and a dense one."""
     if values.shape[0] == 0 or dense.shape[1] == 0:
         return torch.zeros((count, dense.shape[1]), dtype=dense.dtype, device=dense.device)
-    return sum_rows(values.unsqueeze(1) * dense[columns], rows, count)
+    return sum_rows(widened(values).unsqueeze(1) * widened(dense[columns]), rows, count).to(dense.dtype)
 
 
 @kernel("aten::bmm")
@@ -94,8 +94,15 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
 @kernel("aten::sspaddmm.out")
 def sspaddmm_out(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor) -> Tensor:
     """beta * self + alpha * (mat1 @ mat2), all but mat2 sparse."""
-    product = (hspmm(mat1, mat2).to_dense().to_sparse() * alpha)._coalesced_(False)
-    write(out, product if beta == 0 else product + self * beta)
+    product = hspmm(mat1, mat2)
+    count, width = product._indices().shape[1], mat2.shape[1]
+    columns = torch.arange(width, device=mat2.device).repeat(count)
+    indices = torch.stack([product._indices()[0].repeat_interleave(width), columns])
+    values = scale(product._values().reshape(-1), alpha)
+    if beta != 0:
+        indices = torch.cat([self._indices(), indices], 1)
+        values = torch.cat([scale(self._values(), beta), values])
+    write(out, make_coo(indices, values, product.shape, coalesced=False))
     return out
 
 

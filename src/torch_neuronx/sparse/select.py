@@ -101,6 +101,21 @@ def lookup(self: Tensor, mask: Tensor) -> Tensor:
 
 @kernel("aten::_sparse_mask_projection")
 def sparse_mask_projection(self: Tensor, mask: Tensor, accumulate_matches: bool) -> Tensor:
-    """The entries of `self`, uncoalesced as they are, with `mask`'s values where it has any (gradients of masks)."""
-    del accumulate_matches  # `mask` is coalesced here, so that matches are added up already
-    return make_coo(self._indices().clone(), lookup(mask.coalesce(), self), self.shape, coalesced=self.is_coalesced())
+    """`self` as it is where `mask` has an entry, zero elsewhere; times the number of entries there when they add up."""
+    if self.shape != mask.shape or self.sparse_dim() != mask.sparse_dim():
+        raise RuntimeError(
+            f"_sparse_mask_projection: the mask of shape {tuple(mask.shape)} ({mask.sparse_dim()} sparse) does not go "
+            f"with a tensor of shape {tuple(self.shape)} ({self.sparse_dim()} sparse). Both must be the same."
+        )
+    values, sizes = self._values(), sparse_sizes(self)
+    if self._nnz() == 0 or mask._nnz() == 0:
+        return make_coo(self._indices().clone(), torch.zeros_like(values), self.shape, coalesced=self.is_coalesced())
+    places, wanted = keys(mask._indices(), sizes), keys(self._indices(), sizes)
+    if not mask.is_coalesced():
+        places = places.sort().values
+    first = torch.searchsorted(places, wanted)
+    matches = torch.searchsorted(places, wanted, right=True) - first
+    if not accumulate_matches:
+        matches = matches.clamp(max=1)
+    scaled = values * broadcast_rows(matches, values).to(values.dtype)
+    return make_coo(self._indices().clone(), scaled, self.shape, coalesced=self.is_coalesced())

@@ -25,6 +25,8 @@ def _groups(self: Tensor, dim: int) -> tuple[Tensor, int]:
 def _prepare(name: str, self: Tensor, dim: int, half_to_float: bool) -> tuple[Tensor, int]:
     if half_to_float:
         raise RuntimeError(f"{name}: with Half to Float conversion is not supported on neuron. Convert with .float().")
+    if not self.is_floating_point():
+        raise NotImplementedError(f"{name}: not implemented for {self.dtype} sparse tensors. Convert with .float().")
     if not -self.dim() <= dim < max(self.dim(), 1):
         low, high = -self.dim(), self.dim() - 1
         raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")

@@ -238,6 +238,15 @@ class CallViewer {
                 "). Move it with .to('neuron:", static_cast<int>(call_.device), "').");
   }
 
+  // Indices and lengths may be on the CPU; the tensor they go into and what is put there may not.
+  bool may_move(const at::Tensor& t, const std::string& argument) const {
+    if (!t.device().is_cpu() || !op_.host_inputs || op_.written[argument_] || argument_ == 0) {
+      return false;
+    }
+    const bool is_put = argument == "value" || argument == "values";
+    return is_put ? t.dim() == 0 : argument != "index";
+  }
+
   // A 0-d CPU tensor is a number; a CPU index tensor is moved; anything else is an error, as on CUDA.
   void add_host_tensor(c10::IValue& v) {
     const at::Tensor& t = v.toTensor();
@@ -247,7 +256,7 @@ class CallViewer {
       add_host_scalar(t);
       return;
     }
-    if (t.device().is_cpu() && op_.host_inputs && !op_.written[argument_]) {
+    if (may_move(t, argument)) {
       v = t.to(c10::Device(c10::DeviceType::PrivateUse1, call_.device));
       add_device_tensor(v.toTensor());
       return;
@@ -337,7 +346,26 @@ class CallViewer {
     return true;
   }
 
+  // Only tensors of one slot can share memory.
+  void check_sharing() const {
+    for (size_t i = 0; i < call_.tensors.size(); ++i) {
+      for (size_t j = 0; j < call_.tensors.size() && call_.tensors[i].written; ++j) {
+        if (i == j || call_.tensors[i].slot != call_.tensors[j].slot) {
+          continue;
+        }
+        if (op_.sharing == Sharing::Nothing) {
+          at::assert_no_overlap(call_.tensors[i].tensor, call_.tensors[j].tensor);
+        } else {
+          at::assert_no_partial_overlap(call_.tensors[i].tensor, call_.tensors[j].tensor);
+        }
+      }
+    }
+  }
+
   void finish() {
+    if (op_.sharing != Sharing::Any && call_.slots.size() < call_.tensors.size()) {
+      check_sharing();
+    }
     call_.flat = can_flatten();
     word(call_.flat ? call_.tensors[0].tensor.numel() : -1);
     for (const SlotLeaf& slot : call_.slots) {

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, stablehlo
 
 from torch_neuronx.lowering.dtypes import real_of
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo.convert import convert
 from torch_neuronx.lowering.hlo.literal import constant
 from torch_neuronx.lowering.hlo.shape import broadcast_shapes, broadcast_to
@@ -89,7 +90,17 @@ rsqrt, sign, sqrt = _unary(stablehlo.rsqrt), _unary(stablehlo.sign), _unary(stab
 add, subtract = _binary(stablehlo.add), _binary(stablehlo.subtract)
 multiply, divide = _binary(stablehlo.multiply), _binary(stablehlo.divide)
 maximum, minimum = _binary(stablehlo.maximum), _binary(stablehlo.minimum)
-power, remainder, atan2 = _binary(stablehlo.power), _binary(stablehlo.remainder), _binary(stablehlo.atan2)
+power, atan2, _remainder = _binary(stablehlo.power), _binary(stablehlo.atan2), _binary(stablehlo.remainder)
+
+
+def remainder(x: Scalar, y: Scalar) -> Value:
+    """Of the quotient rounded towards zero; XLA's CPU compiler dies of a complex one."""
+    a, b = operands(x, y)
+    if a.dtype.is_complex:
+        raise Unsupported("the remainder of complex numbers")
+    return _remainder(a, b)
+
+
 and_, or_, xor = _binary(stablehlo.and_), _binary(stablehlo.or_), _binary(stablehlo.xor)
 shift_left = _binary(stablehlo.shift_left)
 shift_right_arithmetic = _binary(stablehlo.shift_right_arithmetic)

@@ -1,8 +1,4 @@
-"""Batch normalisation, local and synchronised.
-
-Statistics are float32 for low-precision inputs and, in evaluation, the running ones: what torch's
-meta kernels promise for every device but the CPU.
-"""
+"""Batch normalisation, local and synchronised."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import torch
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.axes import extent
 from torch_neuronx.lowering.dtypes import compute_dtype
-from torch_neuronx.lowering.ops.norm import Gradients, inverse_std
+from torch_neuronx.lowering.ops.norm import Gradients, inverse_std, saved_dtype
 from torch_neuronx.lowering.ops.reduce import moments
 from torch_neuronx.lowering.table import Writes, lower
 from torch_neuronx.lowering.value import Scalar, Value
@@ -72,9 +68,12 @@ def _forward(
         mean, var = hlo.convert(running_mean, x.dtype), hlo.convert(running_var, x.dtype)
         new_mean, new_var = running_mean, running_var
     invstd = inverse_std(var, eps)
+    saved = saved_dtype(input, weight, bias, running_mean, running_var)
+    if training:  # the CPU normalises with what it saves
+        mean, invstd = hlo.convert(mean, saved), hlo.convert(invstd, saved)
     out = hlo.convert(_apply(x, mean, invstd, weight, bias), input.dtype)
     if not training:  # nothing to save, as on the CPU: the backward pass reads the running statistics
-        mean = invstd = hlo.full((0,), 0, mean.dtype)
+        mean = invstd = hlo.full((0,), 0, saved)
     return out, mean, invstd, new_mean, new_var
 
 
@@ -252,7 +251,9 @@ def batch_norm_update_stats(
     n = extent(x, _over(x))
     mean, var = _statistics(x)
     unbiased = var * (n / (n - 1)) if n > 1 else var / 0.0
-    return _writing((mean, var), True, _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum))
+    new_mean, new_var = _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum)
+    saved = saved_dtype(input, running_mean, running_var)
+    return _writing((hlo.convert(mean, saved), hlo.convert(var, saved)), True, new_mean, new_var)
 
 
 @lower("aten::batch_norm_elemt")

@@ -12,7 +12,7 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
 
-@lower("aten::embedding", host_inputs=True)
+@lower("aten::embedding")
 def embedding(
     weight: Value, indices: Value, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Value:
@@ -27,7 +27,7 @@ def frequencies(indices: Value, size: int) -> Value:
     return scatter_flat(hlo.full((size,), 0, torch.int64), indices, hlo.full(indices.shape, 1, torch.int64), hlo.add)
 
 
-@lower("aten::embedding_dense_backward", host_inputs=True)
+@lower("aten::embedding_dense_backward")
 def embedding_dense_backward(
     grad_output: Value, indices: Value, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Value:
@@ -58,7 +58,7 @@ def row_norms(rows: Value, norm_type: Scalar) -> Value:
     return hlo.select(hlo.eq(p, float("inf")), largest, total)
 
 
-@lower("aten::embedding_renorm", host_inputs=True)
+@lower("aten::embedding_renorm")
 def embedding_renorm(self: Value, indices: Value, max_norm: Scalar, norm_type: Scalar) -> Value:
     """Rows in use are scaled down to max_norm; a repeated index writes the same row again."""
     if not indices.numel or not self.numel:

@@ -11,7 +11,7 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.embedding import frequencies
 from torch_neuronx.lowering.ops.scatter import scatter_elements, scatter_flat, scatter_rows
-from torch_neuronx.lowering.table import lower
+from torch_neuronx.lowering.table import in_steps, lower
 from torch_neuronx.lowering.value import Value
 
 SUM, MEAN, MAX = 0, 1, 2
@@ -45,7 +45,7 @@ def _check_offsets(indices: Value, offsets: Value) -> None:
     require(hlo.le(last, indices.shape[0]), "RuntimeError", text)
 
 
-@lower("aten::_embedding_bag", "aten::_embedding_bag_forward_only", host_inputs=True)
+@lower("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 def embedding_bag(
     weight: Value,
     indices: Value,
@@ -103,7 +103,7 @@ def _largest(rows: Value, bags: Value, sizes: Value, indices: Value) -> tuple[Va
     return hlo.select(some, best, 0), hlo.select(some, hlo.take_rows(indices, first), 0)
 
 
-@lower("aten::_embedding_bag_backward", host_inputs=True)
+@lower("aten::_embedding_bag_backward")
 def embedding_bag_backward(
     grad: Value,
     indices: Value,
@@ -135,7 +135,31 @@ def embedding_bag_backward(
     )
 
 
-@lower("aten::_embedding_bag_dense_backward", host_inputs=True)
+@in_steps("aten::_embedding_bag_backward")
+def embedding_bag_backward_in_steps(
+    grad: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    offset2bag: torch.Tensor,
+    bag_size: torch.Tensor,
+    maximum_indices: torch.Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: torch.Tensor | None,
+    padding_idx: int = -1,
+) -> torch.Tensor:
+    """A sparse gradient is a COO tensor, which no program returns: its values are computed, then it is put together."""
+    bags = offset2bag
+    if not bags.numel():
+        bags = torch.searchsorted(offsets, torch.arange(indices.numel(), device=indices.device), right=True) - 1
+    return torch.ops.aten._embedding_bag_sparse_backward(
+        grad, indices, offsets, bags, bag_size, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx
+    )
+
+
+@lower("aten::_embedding_bag_dense_backward")
 def embedding_bag_dense_backward(
     grad: Value,
     indices: Value,
@@ -178,7 +202,7 @@ def _add_elements(table: Value, rows: Value, grad: Value) -> Value:
     return hlo.slice_dim(scatter_elements(spare, 0, rows, grad, hlo.add), 0, 0, table.shape[0])
 
 
-@lower("aten::_embedding_bag_per_sample_weights_backward", host_inputs=True)
+@lower("aten::_embedding_bag_per_sample_weights_backward")
 def embedding_bag_per_sample_weights_backward(
     grad: Value,
     weight: Value,

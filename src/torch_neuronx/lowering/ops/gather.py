@@ -9,7 +9,7 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
 
 
-@lower("aten::gather", host_inputs=True)
+@lower("aten::gather")
 def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     x, i = at_least_1d(self), at_least_1d(index)
     dim = axis(dim, x.ndim)
@@ -20,7 +20,7 @@ def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) ->
     return hlo.reshape(hlo.take_along(x, i, dim), index.shape)
 
 
-@lower("aten::index_select", host_inputs=True)
+@lower("aten::index_select")
 def index_select(self: Value, dim: int, index: Value) -> Value:
     x, i = at_least_1d(self), at_least_1d(index)
     dim = axis(dim, x.ndim)
@@ -33,7 +33,7 @@ def index_select(self: Value, dim: int, index: Value) -> Value:
     return out if self.ndim else hlo.reshape(out, ())
 
 
-@lower("aten::take", host_inputs=True)
+@lower("aten::take")
 def take(self: Value, index: Value) -> Value:
     if not index.numel:
         return hlo.full(index.shape, 0, self.dtype)

@@ -7,6 +7,7 @@ Coordinates are kept in the grid's order: x (the last spatial dimension) first.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from torch_neuronx.lowering.value import Value
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
+_VECTOR = 16  # elements of two bytes in the CPU kernel's vectors (AVX2)
 
 
 @dataclass(frozen=True)
@@ -78,26 +80,29 @@ class _Tap:
     slope: Value
 
 
-def _taps(axis: _Axis, x: Value, mode: int) -> list[_Tap]:
-    """The taps of one dimension for coordinates x in [-1, 1]; slopes are by x."""
+@dataclass(frozen=True)
+class _Reach:
+    """What a point reads along one dimension; slopes are by the position, `scale` is that one's by the grid."""
+
+    taps: list[_Tap]
+    scale: Value
+
+
+def _reach(axis: _Axis, x: Value, mode: int) -> _Reach:
+    """For coordinates x in [-1, 1]."""
     position, scale = axis.position(x)
     one = hlo.ones_like(position)
     if mode == BICUBIC:
         whole = hlo.floor(position)
         t = position - whole
-        weights = cubic_weights(t, -0.75)
-        slopes = _cubic_slopes(t, -0.75)
-        taps = []
-        for i in range(4):
-            at, _ = axis.contained(whole + (i - 1))
-            taps.append(_Tap(at, weights[i], slopes[i] * scale))
-        return taps
+        parts = zip(range(-1, 3), cubic_weights(t, -0.75), _cubic_slopes(t, -0.75), strict=True)
+        return _Reach([_Tap(axis.contained(whole + i)[0], w, slope) for i, w, slope in parts], one * scale)
     position, slope = axis.contained(position)
     if mode == NEAREST:
-        return [_Tap(hlo.round_even(position), one, hlo.zeros_like(one))]
+        return _Reach([_Tap(hlo.round_even(position), one, hlo.zeros_like(one))], one)
     whole = hlo.floor(position)
     t = position - whole
-    return [_Tap(whole, 1 - t, -slope * scale), _Tap(whole + 1, t, slope * scale)]
+    return _Reach([_Tap(whole, 1 - t, -one), _Tap(whole + 1, t, one)], slope * scale)
 
 
 def _cubic_slopes(t: Value, a: float) -> list[Value]:
@@ -116,19 +121,16 @@ def _product(factors: Sequence[Value]) -> Value:
     return math.prod(factors[1:], start=factors[0])
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Where each point reads, (points, combinations of taps); one slope per dimension of the grid."""
-
-    row: Value
-    inside: Value
-    weight: Value
-    slopes: list[Value]
+Combination = tuple[_Tap, ...]  # one tap per dimension, x first
 
 
 @dataclass(frozen=True)
 class _Sampler:
-    """input (N, C, *spatial), grid (N, *out, n): rows are points, all batches and positions flattened."""
+    """input (N, C, *spatial), grid (N, *out, n): rows are points, all batches and positions flattened.
+
+    Sums are taken in the CPU's order and each step in the input's dtype, because in bfloat16 the CPU's result is
+    mostly its rounding.
+    """
 
     input: Value
     grid: Value
@@ -141,30 +143,46 @@ class _Sampler:
         return self.input.ndim - 2
 
     @property
+    def inner(self) -> torch.dtype:
+        return self.input.dtype
+
+    @property
+    def narrow(self) -> bool:
+        return compute_dtype(self.inner) != self.inner
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         return self.input.shape[2:]
 
     def rows(self, x: Value) -> Value:
         """Channels last, one row per position: (N * positions, C)."""
         last = hlo.permute(x, [0, *range(2, x.ndim), 1])
-        return hlo.reshape(hlo.convert(last, compute_dtype(x.dtype)), (-1, x.shape[1]))
+        return hlo.reshape(hlo.convert(last, self.inner), (-1, x.shape[1]))
 
-    def unrows(self, rows: Value, spatial: Sequence[int], dtype: torch.dtype) -> Value:
+    def unrows(self, rows: Value, spatial: Sequence[int]) -> Value:
         n, c = self.input.shape[:2]
         shaped = hlo.reshape(rows, (n, *spatial, c))
-        return hlo.convert(hlo.permute(shaped, [0, shaped.ndim - 1, *range(1, shaped.ndim - 1)]), dtype)
+        return hlo.permute(shaped, [0, shaped.ndim - 1, *range(1, shaped.ndim - 1)])
 
     def axes(self) -> list[_Axis]:
         """In the grid's order, x first."""
         return [_Axis(size, self.padding, self.align_corners) for size in reversed(self.sizes)]
 
-    def taps(self) -> list[list[_Tap]]:
-        inner = compute_dtype(self.input.dtype)
-        points = hlo.reshape(hlo.convert(self.grid, inner), (-1, self.n))
+    def reaches(self) -> list[_Reach]:
+        points = hlo.reshape(hlo.convert(self.grid, self.inner), (-1, self.n))
         columns = [hlo.squeeze(hlo.slice_dim(points, 1, i, i + 1), 1) for i in range(self.n)]
-        return [_taps(axis, x, self.mode) for axis, x in zip(self.axes(), columns, strict=True)]
+        return [_reach(axis, x, self.mode) for axis, x in zip(self.axes(), columns, strict=True)]
 
-    def index(self, taps: Sequence[_Tap]) -> tuple[Value, Value]:
+    def combinations(self, reaches: Sequence[_Reach]) -> list[Combination]:
+        """All of them, x running fastest."""
+        return [c[::-1] for c in itertools.product(*(r.taps for r in reversed(reaches)))]
+
+    def combinations_of_gradient(self, reaches: Sequence[_Reach]) -> list[Combination]:
+        return (
+            list(itertools.product(*(r.taps for r in reaches))) if self.mode == BICUBIC else self.combinations(reaches)
+        )
+
+    def index(self, taps: Combination) -> tuple[Value, Value]:
         """(row of the input, whether the point is inside) of one tap per dimension."""
         inside = hlo.full(taps[0].at.shape, True, torch.bool)
         for axis, tap in zip(self.axes(), taps, strict=True):
@@ -175,53 +193,118 @@ class _Sampler:
             row = row * size + hlo.convert(hlo.select(inside, tap.at, 0), torch.int64)
         return row, inside
 
-    def plan(self) -> _Plan:
-        """All combinations of taps side by side: (points, combinations)."""
-        combinations = list(itertools.product(*self.taps()))
+    def places(self, combinations: Sequence[Combination]) -> tuple[Value, Value]:
+        """(rows, whether inside) side by side: (points, combinations)."""
         rows, insides = zip(*(self.index(c) for c in combinations), strict=True)
-        weights = [_product([t.weight for t in c]) for c in combinations]
-        slopes = [
-            [_product([t.slope if j == i else t.weight for j, t in enumerate(c)]) for c in combinations]
-            for i in range(self.n)
-        ]
-        return _Plan(_beside(rows), _beside(insides), _beside(weights), [_beside(s) for s in slopes])
+        return _beside(rows), _beside(insides)
 
-    def values(self, plan: _Plan) -> Value:
-        """(points, combinations, C): zero outside of the input."""
-        taken = hlo.take_rows(self.rows(self.input), plan.row)
-        return hlo.select(hlo.broadcast_in_dim(plan.inside, taken.shape, [0, 1]), taken, 0)
+    def values(self, combinations: Sequence[Combination]) -> list[Value]:
+        """What each combination reads, (points, C): zero outside of the input."""
+        row, inside = self.places(combinations)
+        taken = hlo.take_rows(self.rows(self.input), row)
+        taken = hlo.select(hlo.broadcast_in_dim(inside, taken.shape, [0, 1]), taken, 0)
+        return [hlo.squeeze(hlo.slice_dim(taken, 1, i, i + 1), 1) for i in range(len(combinations))]
 
     def forward(self) -> Value:
         out = self.grid.shape[1:-1]
         shape = (*self.input.shape[:2], *out)
         if 0 in shape or 0 in self.input.shape:
             return hlo.full(shape, 0, self.input.dtype)
-        plan = self.plan()
-        total = hlo.sum_(self.values(plan) * hlo.unsqueeze(plan.weight, 2), 1)
-        return self.unrows(total, out, self.input.dtype)
+        reaches = self.reaches()
+        combinations = self.combinations(reaches)
+        values = self.values(combinations)
+        if self.mode == BICUBIC:  # four rows, then across them
+            lines = [_weighted(values[i : i + 4], [t.weight for t in reaches[0].taps]) for i in range(0, 16, 4)]
+            return self.unrows(_weighted(lines, [t.weight for t in reaches[1].taps]), out)
+        return self.unrows(_weighted(values, [_product([t.weight for t in c]) for c in combinations]), out)
 
     def input_gradient(self, grad: Value) -> Value:
-        g, plan = hlo.unsqueeze(self.rows(grad), 1), self.plan()
-        updates = g * hlo.unsqueeze(plan.weight, 2)
-        updates = hlo.select(hlo.broadcast_in_dim(plan.inside, updates.shape, [0, 1]), updates, 0)
+        combinations = self.combinations_of_gradient(self.reaches())
+        row, inside = self.places(combinations)
+        g = self.rows(grad)
+        if self.mode == BICUBIC:
+            parts = [g * _column(x.weight) * _column(y.weight) for x, y in combinations]
+        else:
+            parts = [g * _column(_product([t.weight for t in c])) for c in combinations]
+        updates = hlo.concatenate([hlo.unsqueeze(p, 1) for p in parts], 1)
+        updates = hlo.select(hlo.broadcast_in_dim(inside, updates.shape, [0, 1]), updates, 0)
+        if self.narrow and self.n == 2:
+            row, updates = self.by_vectors(row), self.by_vectors(updates)
         total = hlo.scatter(
             hlo.full((self.input.shape[0] * math.prod(self.sizes), self.input.shape[1]), 0, g.dtype),
-            hlo.reshape(plan.row, (-1, 1)),
+            hlo.reshape(row, (-1, 1)),
             hlo.reshape(updates, (-1, self.input.shape[1])),
             hlo.add,
             update_window_dims=[1],
             inserted=[0],
             scatter_map=[0],
         )
-        return self.unrows(total, self.sizes, self.input.dtype)
+        return self.unrows(total, self.sizes)
+
+    def by_vectors(self, x: Value) -> Value:
+        """(points, combinations, ...) in the order in which the CPU's 2-d kernel adds: one combination after the other
+        for each vector of a batch's points. The last vector is filled up with zeros.
+        """
+        split = hlo.reshape(x, (self.input.shape[0], -1, *x.shape[1:]))
+        missing = -split.shape[1] % _VECTOR
+        split = hlo.pad(split, [0] * split.ndim, [0, missing, *[0] * (split.ndim - 2)], 0)
+        split = hlo.reshape(split, (split.shape[0], -1, _VECTOR, *split.shape[2:]))
+        return hlo.permute(split, [0, 1, 3, 2, *range(4, split.ndim)])
 
     def grid_gradient(self, grad: Value) -> Value:
         if self.mode == NEAREST:
             return hlo.zeros_like(self.grid)
-        plan = self.plan()
-        dot = hlo.sum_(self.values(plan) * hlo.unsqueeze(self.rows(grad), 1), 2)
-        columns = [hlo.unsqueeze(hlo.sum_(hlo.select(plan.inside, dot * s, 0), 1), 1) for s in plan.slopes]
+        reaches = self.reaches()
+        combinations = self.combinations_of_gradient(reaches)
+        values, g = self.values(combinations), self.rows(grad)
+        columns = []
+        for i, reach in enumerate(reaches):
+            if self.mode == BICUBIC:
+                terms = [_cubic_term(v, g, c, i) for v, c in zip(values, combinations, strict=True)]
+            elif self.n == 2:
+                terms = [_slope_of_square(values, g, reaches[1 - i], i)]
+            else:
+                terms = [_corner_term(v, g, c, i) for v, c in zip(values, combinations, strict=True)]
+            columns.append(hlo.unsqueeze(self.over_channels(terms) * reach.scale, 1))
         return hlo.convert(hlo.reshape(hlo.concatenate(columns, 1), self.grid.shape), self.grid.dtype)
+
+    def over_channels(self, terms: Sequence[Value]) -> Value:
+        """The sum of (points, C) terms over channels and terms, a channel's terms together."""
+        if not self.narrow:
+            return hlo.sum_(functools.reduce(hlo.add, terms), 1)
+        stacked = hlo.concatenate([hlo.unsqueeze(hlo.permute(t, [1, 0]), 1) for t in terms], 1)
+        steps = hlo.reshape(stacked, (-1, stacked.shape[2]))
+
+        def body(i: Value, total: Value) -> list[Value]:
+            term = hlo.squeeze(hlo.dynamic_slice(steps, [i, 0], [1, steps.shape[1]]), 0)
+            return [i + 1, total + term]
+
+        carry = [hlo.constant(0, torch.int64), hlo.full((steps.shape[1],), 0, steps.dtype)]
+        return hlo.while_loop(carry, lambda i, _: hlo.lt(i, steps.shape[0]), body)[1]
+
+
+def _column(x: Value) -> Value:
+    return hlo.unsqueeze(x, 1)
+
+
+def _weighted(values: Sequence[Value], weights: Sequence[Value]) -> Value:
+    return functools.reduce(hlo.add, [v * _column(w) for v, w in zip(values, weights, strict=True)])
+
+
+def _corner_term(value: Value, g: Value, taps: Combination, i: int) -> Value:
+    """A corner's part of the derivative by position i."""
+    others = [t.weight for j, t in enumerate(taps) if j != i]
+    return functools.reduce(lambda v, w: v * _column(w), others, value) * g * _column(taps[i].slope)
+
+
+def _cubic_term(value: Value, g: Value, taps: Combination, i: int) -> Value:
+    return value * g * _column(taps[i].slope) * _column(taps[1 - i].weight)
+
+
+def _slope_of_square(values: Sequence[Value], g: Value, other: _Reach, i: int) -> Value:
+    """The derivative by position i between the four corners (x fastest), weighted along the other dimension."""
+    near, far = [values[0], values[2 - i]], [values[1 + i], values[3]]
+    return _weighted([b - a for a, b in zip(near, far, strict=True)], [t.weight for t in other.taps]) * g
 
 
 def _beside(columns: Sequence[Value]) -> Value:

@@ -126,7 +126,19 @@ def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Scalar, alpha: S
 @lower("aten::addbmm")
 def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: Scalar, alpha: Scalar) -> Value:
     _no_bool(batch1)
-    return combine(self, product(batch1, batch2, ([0, 2], [0, 1])), beta, alpha, batch1.dtype)
+    dtype, n = batch1.dtype, batch1.shape[0]
+    if compute_dtype(dtype) == dtype or n <= 1:
+        return combine(self, product(batch1, batch2, ([0, 2], [0, 1])), beta, alpha, dtype)
+
+    def taken(x: Value, i: Scalar) -> Value:
+        return hlo.squeeze(hlo.dynamic_slice(x, [i, 0, 0], [1, *x.shape[1:]]), 0)
+
+    def body(i: Value, total: Value) -> list[Value]:
+        return [i + 1, addmm(total, taken(batch1, i), taken(batch2, i), beta=1, alpha=alpha)]
+
+    first = addmm(self, taken(batch1, 0), taken(batch2, 0), beta=beta, alpha=alpha)
+    carry = [hlo.constant(1, torch.int64), first]
+    return hlo.while_loop(carry, lambda i, _: hlo.lt(i, n), body)[1]  # rounded after each product, as on the CPU
 
 
 @lower("aten::addmv")
@@ -140,11 +152,12 @@ def addr(self: Value, vec1: Value, vec2: Value, *, beta: Scalar, alpha: Scalar) 
     dtype = result_type(self, vec1, vec2)
     if is_integral(dtype) and not all(is_integral(hlo.as_value(f).dtype) for f in (beta, alpha)):
         raise Unsupported("a floating point alpha or beta for integral tensors, which torch refuses")
-    left, right = (hlo.convert(v, compute_dtype(dtype)) for v in (vec1, vec2))
+    left, right = (hlo.convert(v, dtype) for v in (vec1, vec2))
     if dtype is torch.bool:
         outer = hlo.unsqueeze(left, 1) & hlo.unsqueeze(right, 0) & hlo.convert(hlo.as_value(alpha), dtype)
         return (hlo.convert(self, dtype) & hlo.convert(hlo.as_value(beta), dtype)) | outer
-    return combine(self, hlo.unsqueeze(left, 1) * hlo.unsqueeze(right, 0), beta, alpha, dtype)
+    # each step in the dtype, as on the CPU: it shows where the two terms cancel
+    return combine(self, hlo.unsqueeze(_scaled(left, alpha), 1) * hlo.unsqueeze(right, 0), beta, 1, dtype)
 
 
 @lower("aten::mm.dtype", "aten::bmm.dtype")

@@ -3,6 +3,7 @@
 # ruff: noqa: N803  (arguments keep their names in torch's schemas)
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -15,6 +16,15 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
 
 Gradients = tuple[Value | None, Value | None, Value | None]
+
+
+def saved_dtype(input: Value, *parameters: Value | None) -> torch.dtype:
+    """Of the statistics kept for the backward pass: the input's, float32 beside float32 parameters.
+
+    That is the CPU's rule; torch's meta kernels promise float32 always, or the input's always.
+    """
+    dtypes = [p.dtype for p in parameters if p is not None]
+    return functools.reduce(torch.promote_types, dtypes, input.dtype)
 
 
 def inverse_std(var: Value, eps: Scalar) -> Value:
@@ -35,7 +45,8 @@ def layer_norm(
         out = out * hlo.convert(weight, inner)
     if bias is not None:
         out = out + hlo.convert(bias, inner)
-    return hlo.convert(out, input.dtype), mean, rstd
+    saved = saved_dtype(input, weight, bias)
+    return hlo.convert(out, input.dtype), hlo.convert(mean, saved), hlo.convert(rstd, saved)
 
 
 def _normalised_gradient(g: Value, x_hat: Value, rstd: Value, over: Sequence[int]) -> Value:
@@ -92,7 +103,8 @@ def group_norm(
     if bias is not None:
         out = out + _channels(bias, inner, C)
     out = hlo.convert(hlo.reshape(out, input.shape), input.dtype)
-    mean, rstd = (hlo.convert(hlo.reshape(v, (N, group)), input.dtype) for v in (mean, rstd))
+    saved = saved_dtype(input, weight, bias)
+    mean, rstd = (hlo.convert(hlo.reshape(v, (N, group)), saved) for v in (mean, rstd))
     return out, mean, rstd
 
 

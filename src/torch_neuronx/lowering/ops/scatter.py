@@ -135,22 +135,22 @@ def _scatter(self: Value, dim: int, index: Value, src: Scalar, reduce: str | Non
     return hlo.reshape(out, self.shape)
 
 
-@lower("aten::scatter.src", "aten::scatter.value", host_inputs=True)
+@lower("aten::scatter.src", "aten::scatter.value")
 def scatter(self: Value, dim: int, index: Value, src: Scalar) -> Value:
     return _scatter(self, dim, index, src, None)
 
 
-@lower("aten::scatter.reduce", "aten::scatter.value_reduce", host_inputs=True)
+@lower("aten::scatter.reduce", "aten::scatter.value_reduce")
 def scatter_with(self: Value, dim: int, index: Value, src: Scalar, *, reduce: str) -> Value:
     return _scatter(self, dim, index, src, reduce)
 
 
-@lower("aten::scatter_add", host_inputs=True)
+@lower("aten::scatter_add")
 def scatter_add(self: Value, dim: int, index: Value, src: Value) -> Value:
     return _scatter(self, dim, index, src, "sum")
 
 
-@lower("aten::scatter_reduce.two", host_inputs=True)
+@lower("aten::scatter_reduce.two")
 def scatter_reduce(self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True) -> Value:
     return _scatter(self, dim, index, src, reduce, include_self)
 
@@ -162,7 +162,7 @@ def _rows(self: Value, dim: int, source: Value) -> tuple[Value, Value, int]:
     return x, hlo.reshape(source, shape), dim
 
 
-@lower("aten::index_add", host_inputs=True)
+@lower("aten::index_add")
 def index_add(self: Value, dim: int, index: Value, source: Value, *, alpha: Scalar = 1) -> Value:
     if not source.numel or not self.numel:
         return self
@@ -174,7 +174,7 @@ def index_add(self: Value, dim: int, index: Value, source: Value, *, alpha: Scal
     return hlo.reshape(scatter_rows(x, dim, hlo.flatten(i), updates, hlo.add), self.shape)
 
 
-@lower("aten::index_copy", host_inputs=True)
+@lower("aten::index_copy")
 def index_copy(self: Value, dim: int, index: Value, source: Value) -> Value:
     if not source.numel or not self.numel:
         return self
@@ -197,7 +197,7 @@ def index_fill(self: Value, dim: int, index: Value, value: Scalar) -> Value:
     return hlo.reshape(scatter_rows(x, dim, i, updates, None), self.shape)
 
 
-@lower("aten::index_reduce", host_inputs=True)
+@lower("aten::index_reduce")
 def index_reduce(
     self: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
@@ -212,7 +212,7 @@ def index_reduce(
     return hlo.reshape(reduced(place, x, updates, reduce, include_self), self.shape)
 
 
-@lower("aten::put", host_inputs=True)
+@lower("aten::put")
 def put(self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     if not index.numel:
         return self
