@@ -134,7 +134,7 @@ def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, 
                 f"{list(meta.layout.sizes)}"
             )
         sizes = meta.layout.sizes
-        contiguous = form.functional in RESIZED_CONTIGUOUS
+        contiguous = form.functional in RESIZED_CONTIGUOUS or not meta.layout.dense
         resized[position] = Layout(sizes, contiguous_strides(sizes)) if contiguous else meta.layout
     return resized
 
