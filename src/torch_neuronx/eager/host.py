@@ -40,6 +40,8 @@ def _run_in_steps(form: Form, args: tuple[Any, ...]) -> Any:
     positional, named = bind_arguments(overload(form.functional), [args[i] for i in form.arguments], {})
     result = steps[form.functional](*positional, **named)
     for position in form.written:
+        if args[position].dtype != result.dtype:
+            raise RuntimeError(f"{form.name}: self and result must have the same scalar type")
         _write_back(args[position], result)
     return args[form.written[0]] if form.written else result
 

@@ -47,7 +47,7 @@ void set_flags(std::vector<bool>& flags, PyObject* positions) {
 
 // describe(name, overload, flags, operand positions, unread positions): what the table says.
 // flags: 1 pointwise, 2 random, 4 host inputs, 8 register a kernel, 16 may write elements that share memory,
-// 32 what is written may not share a part, 64 nor the whole, of what is read.
+// 32 what is written may not share a part, 64 nor the whole, of what is read; flags / 128 is a Fit.
 PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
     TORCH_CHECK(count == 5, "bind_operator takes 5 arguments");
@@ -61,6 +61,7 @@ PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
     op.host_inputs = (flags & 4) != 0;
     op.overlap = (flags & 16) != 0;
     op.sharing = (flags & 64) != 0 ? Sharing::Nothing : (flags & 32) != 0 ? Sharing::Same : Sharing::Any;
+    op.fit = static_cast<Fit>(flags >> 7);
     set_flags(op.operand, args[3]);
     set_flags(op.unread, args[4]);
     if ((flags & 8) != 0) {

@@ -10,11 +10,12 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.refusals.operands import short
 
 # These convert nothing: what they write to has the result's dtype.
-_EXACT: Final = frozenset(  # noqa: SIM905 - a list of words
-    """abs bitwise_not ceil floor frac nan_to_num neg round sgn sign trunc isposinf isneginf signbit clamp clamp_min
-    clamp_max where heaviside amax amin argmax argmin max min median nanmedian mode kthvalue sort topk cummax cummin
-    gather scatter index_select take tril triu""".split()
-)
+_EXACT: Final = frozenset({
+    "abs", "bitwise_not", "ceil", "floor", "frac", "nan_to_num", "neg", "round", "sgn", "sign", "trunc", "isposinf",
+    "isneginf", "signbit", "clamp", "clamp_min", "clamp_max", "where", "heaviside", "amax", "amin", "argmax",
+    "argmin", "max", "min", "median", "nanmedian", "mode", "kthvalue", "sort", "topk", "cummax", "cummin", "gather",
+    "scatter", "index_select", "take", "tril", "triu",
+})  # fmt: skip
 _TRUTH: Final = frozenset({"all", "any"})
 
 
