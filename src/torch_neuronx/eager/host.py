@@ -58,6 +58,8 @@ def _run_in_steps(form: Form, args: tuple[Any, ...]) -> Any:
         return result
     targets = [args[p] for p in form.written]
     for target, value in zip(targets, _as_tuple(result, len(targets)), strict=True):
+        if target.dtype != value.dtype:
+            raise RuntimeError(f"{form.name}: self and result must have the same scalar type")
         _write_back(target, value)
     return targets[0] if len(targets) == 1 else tuple(targets)
 

@@ -39,7 +39,7 @@ _NOT_THE_CALLERS_FAULT = (
 )
 
 # What kernels raise as IndexError and Python's meta kernels as RuntimeError.
-_INDEX_ERRORS = ("index_copy_(): ", "index_add_(): Number", "index_select(): Index is supposed")
+_INDEX_ERRORS = ("index_copy_(): When", "index_copy_(): Number", "index_select(): Index is supposed")
 
 # Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
 # them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none or in a
