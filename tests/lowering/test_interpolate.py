@@ -62,3 +62,13 @@ def test_infinity_stays_where_it_is():
 def test_channels_last():
     x = torch.randn(2, 3, 7, 6).to(memory_format=torch.channels_last)
     check(aten.upsample_bicubic2d.default, x, [9, 9], False, None, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("corners", [False, True])
+def test_low_precision_weights_are_the_cpus(corners, dtype):
+    x = torch.randn(2, 3, 5, 6, 7).to(dtype)
+    exact = {"rtol": 0, "atol": 0}
+    check(aten.upsample_linear1d.default, x[:, :, 0, 0], [9], corners, None, **exact)
+    check(aten.upsample_bicubic2d.default, x[:, :, 0], [9, 4], corners, None, None, **exact)
+    check(aten.upsample_trilinear3d.default, x, [7, 4, 9], corners, None, None, None, **exact)

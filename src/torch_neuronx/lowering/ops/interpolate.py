@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import compute_dtype
+from torch_neuronx.lowering.dtypes import HALVES, compute_dtype
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
 
@@ -215,6 +215,16 @@ def _resample_bytes(x: Value, dim: int, r: Resampling) -> Value:
     return hlo.clamp(0, hlo.shift_right_arithmetic(total, bits), 255)
 
 
+def _with_rounded_weights(r: Resampling, build: Build, dtype: torch.dtype) -> Resampling:
+    """As the CPU's general kernel keeps them; its kernels for two linear dimensions and for gradients do not round."""
+    if r.weight is None:
+        return r
+    weight = torch.from_numpy(r.weight).to(dtype)
+    if build is _linear:
+        weight = torch.stack([1 - weight[:, 1], weight[:, 1]], 1)
+    return Resampling(r.index, weight.double().numpy(), r.valid)
+
+
 def _interpolate(x: Value, build: Build, sizes: Ints, align_corners: bool, scales: Sequence[float | None]) -> Value:
     n, dtype = len(sizes), x.dtype
     if 0 in x.shape or 0 in sizes:
@@ -226,6 +236,8 @@ def _interpolate(x: Value, build: Build, sizes: Ints, align_corners: bool, scale
     for i in reversed(range(n)):  # the last dimension first, as torch's kernels do
         dim = x.ndim - n + i
         matrix = build(x.shape[dim], sizes[i], align_corners, scales[i], real)
+        if dtype in HALVES and (build is _cubic or (build is _linear and n != 2)):
+            matrix = _with_rounded_weights(matrix, build, dtype)
         y = _resample_bytes(y, dim, matrix) if byte and not exact else resample(y, dim, matrix)
     return hlo.convert(y, dtype)
 
