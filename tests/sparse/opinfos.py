@@ -1,4 +1,4 @@
-"""Every OpInfo with a sparse layout, forward and backward, against the CPU: python -m tests.sparse.opinfos [REGEX] lists them."""
+"""Every OpInfo with a sparse layout, forward and backward, against the CPU: python -m tests.sparse.opinfos [REGEX]."""
 
 from __future__ import annotations
 
