@@ -31,6 +31,26 @@ def test_regression_losses(reduction: int) -> None:
     check(aten.soft_margin_loss_backward.default, g, x, signs, reduction)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_elements_are_rounded_at_the_cpus_steps(reduction: int, dtype: torch.dtype) -> None:
+    x, y = randn(320).to(dtype), randn(320, seed=1).to(dtype)
+    g = randn(320, seed=2).to(dtype) if reduction == 0 else torch.tensor(0.7, dtype=dtype)
+    exact = {"rtol": 0, "atol": 0}
+    check(aten.mse_loss.default, x, y, reduction, **exact)
+    check(aten.mse_loss_backward.default, g, x, y, reduction, **exact)
+    check(aten.smooth_l1_loss.default, x, y, reduction, 0.3, **exact)
+    one_ulp = {"rtol": torch.finfo(dtype).eps, "atol": 0}  # float32 inside, where the order of factors shows
+    check(aten.smooth_l1_loss_backward.default, g, x, y, reduction, 0.3, **one_ulp)
+    check(aten.huber_loss.default, x, y, reduction, 0.3, **exact)
+    check(aten.huber_loss_backward.default, g, x, y, reduction, 0.3, **exact)
+    p, t, w = (torch.sigmoid(randn(320, seed=s)).to(dtype) for s in (3, 4, 5))
+    for weight in (None, w):
+        check(aten.binary_cross_entropy.default, p, t, weight, reduction, **exact)
+        check(aten.binary_cross_entropy_backward.default, g, p, t, weight, reduction, **exact)
+        check(aten.binary_cross_entropy_with_logits.default, x, t, weight, w, reduction, **exact)
+
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_soft_margin_overflows_where_the_cpu_does(reduction: int) -> None:
     x = torch.tensor([-12.0, -11.0, -5.0, 0.5, 20.0], dtype=torch.float16)

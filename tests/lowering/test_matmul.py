@@ -62,6 +62,13 @@ def test_int8_to_int32():
     check(aten._int_mm.default, a, b)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("unroll_dim", [1, 2])
+def test_trilinear_is_rounded_between_its_products(dtype, unroll_dim):
+    args = torch.randn(6, 7).to(dtype), torch.randn(4, 7, 5).to(dtype), torch.randn(6, 5).to(dtype)
+    check(aten._trilinear.default, *args, [1, 3], [0], [1, 2], [2, 3], unroll_dim, rtol=0, atol=0)
+
+
 def test_trilinear():
     args = torch.randn(5, 3), torch.randn(7, 3, 4), torch.randn(5, 4)
     check(aten._trilinear.default, *args, [1, 3], [0], [1, 2], [2, 3])

@@ -39,6 +39,12 @@ def test_saved_statistics_have_the_cpus_dtype(dtype: torch.dtype, parameters: st
     check(aten._batch_norm_with_update.default, x, deep, deep, *running, 0.1, 1e-5, **tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_batch_norm_normalises_with_what_it_saves(dtype: torch.dtype) -> None:
+    x = torch.randint(-20, 20, (8, 6, 32), generator=torch.Generator().manual_seed(0)).to(dtype)
+    check(aten._native_batch_norm_legit.no_stats, x, None, None, True, 0.1, 1e-5, rtol=0, atol=0)
+
+
 def test_layer_norm_over_two_dimensions_and_of_nothing() -> None:
     check(aten.native_layer_norm.default, randn(2, 3, 4), [3, 4], randn(3, 4), None, 1e-5)
     check(aten.native_layer_norm.default, torch.empty(0, 4), [4], None, None, 1e-5)

@@ -12,6 +12,8 @@ SCRIPT = """
 import os, signal, threading
 import torch, torch_neuronx
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
+
 def interrupted(delay, call):
     timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     try:
@@ -48,8 +50,9 @@ def test_the_next_call_is_right(python) -> None:
 
 def test_a_second_interrupt_at_the_end_leaves_nothing_behind(monkeypatch) -> None:
     """It is delivered by the very call that puts the old handler back, before that changes anything."""
-    before, install = signal.getsignal(signal.SIGINT), signal.signal
-    pending = []
+    install, pending = signal.signal, []
+    before = signal.default_int_handler
+    install(signal.SIGINT, before)
 
     def deliver_then_install(number, handler):
         if pending:

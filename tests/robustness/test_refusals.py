@@ -58,9 +58,53 @@ REFUSED: dict[str, Callable[[str], object]] = {
         ONES(3, device=d), out=torch.ones(3, dtype=torch.int64, device=d)
     ),
     "foreach with a stride of 0": lambda d: torch._foreach_add_([_zero_strided(d)], 1),
+    "add_ of a larger tensor": lambda d: ONES(4, device=d).add_(ONES(3, 4, device=d)),
+    "hypot_ of a larger tensor": lambda d: ONES(4, device=d).hypot_(ONES(3, 4, device=d)),
+    "mul_ of integers by a fraction": lambda d: torch.arange(3, device=d).mul_(2.0),
+    "mul_ of no integers by a fraction": lambda d: torch.zeros(3, 0, dtype=torch.int64, device=d).mul_(2.0),
+    "div_ of integers": lambda d: torch.arange(3, device=d).div_(2),
+    "add_ of a complex number": lambda d: ONES(3, device=d).add_(1j),
+    "exp into integers": lambda d: torch.sigmoid(ONES(3, device=d), out=torch.zeros(3, dtype=torch.int64, device=d)),
+    "neg into another dtype": lambda d: torch.neg(ONES(3, device=d), out=torch.zeros(3, dtype=torch.float64, device=d)),
+    "out= an input that is too small": lambda d: torch.add(x := ONES(3, device=d), ONES(2, 3, device=d), out=x),
+    "copy_ from an overlapping part": lambda d: (x := torch.arange(6.0, device=d))[1:].copy_(x[:-1]),
+    "add_ of an overlapping part": lambda d: (x := torch.arange(6.0, device=d))[1:].add_(x[:-1]),
+    "out= overlaps a part": lambda d: torch.add((x := torch.arange(6.0, device=d))[1:], 1, out=x[:-1]),
+    "cat into what it reads": lambda d: torch.cat([x := ONES(2, device=d), x], out=x),
+    "gather into what it reads": lambda d: torch.gather(
+        x := ONES(2, device=d), 0, torch.tensor([0, 1], device=d), out=x
+    ),
+    "index_add_ of itself": lambda d: (x := ONES(2, device=d)).index_add_(0, torch.tensor([0, 1], device=d), x),
+    "scatter_add_ of itself": lambda d: (x := ONES(2, device=d)).scatter_add_(0, torch.tensor([0, 1], device=d), x),
+    "index_put_ of itself": lambda d: (x := ONES(2, device=d)).index_put_((torch.tensor([0, 1], device=d),), x),
+    "copy_ of nothing to nothing else": lambda d: torch.zeros(0, 3, device=d).copy_(torch.zeros(0, device=d)),
+    "copy_ from the host of nothing else": lambda d: torch.zeros(0, 3, device=d).copy_(torch.zeros(2, 0)),
+    "an int16 index": lambda d: ONES(3, device=d)[torch.tensor([1], dtype=torch.int16, device=d)],
+    "an int16 index behind a slice": lambda d: ONES(3, 3, device=d)[
+        ::2, torch.tensor([1], dtype=torch.int16, device=d), None
+    ],
+    "where of a float": lambda d: torch.where(ONES(3, device=d), 1.0, 2.0),
+    "a difference of truth values": lambda d: ONES(3, device=d) - True,
+    "a truth value as alpha": lambda d: torch.add(ONES(3, device=d), 1, alpha=True),
+    "a fractional alpha for integers": lambda d: torch.add(torch.arange(3, device=d), 1, alpha=0.5),
+    "relu of truth values": lambda d: torch.tensor([True], device=d).relu(),
+    "addcdiv of integers": lambda d: torch.addcdiv(x := torch.arange(1, 4, device=d), x, x),
+    "heaviside of two dtypes": lambda d: torch.heaviside(ONES(3, device=d), torch.arange(3, device=d)),
+    "amax of nothing": lambda d: ONES(2, 0, device=d).amax(),
+    "amax along nothing": lambda d: ONES(2, 0, device=d).amax(1),
+    "argmin of nothing": lambda d: ONES(0, device=d).argmin(),
+    "mode along nothing": lambda d: ONES(0, device=d).mode(0),
+    "an index into an extent of 0": lambda d: ONES(0, 3, device=d).index_put(
+        (torch.tensor([0], device=d),), ONES(1, dtype=torch.float64, device=d)
+    ),
+    "polar of integers": lambda d: torch.polar(torch.arange(3, device=d), torch.arange(3, device=d)),
 }
 
 
+_WARNS = "ignore:An output with one or more elements was resized"
+
+
+@pytest.mark.filterwarnings(_WARNS)
 @pytest.mark.parametrize("name", REFUSED)
 def test_is_refused_as_on_the_cpu(name: str) -> None:
     call = REFUSED[name]

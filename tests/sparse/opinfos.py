@@ -1,4 +1,7 @@
-"""Every OpInfo with a sparse layout, forward and backward, against the CPU: python -m tests.sparse.opinfos [REGEX]."""
+"""Every OpInfo with a sparse layout, forward and backward, against the CPU.
+
+`python -m tests.sparse.opinfos [REGEX]` lists what differs.
+"""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Later, Meta, lower_call
 from torch_neuronx.lowering.cpu_rules import check_dtypes
-from torch_neuronx.lowering.errors import Refused, Unsupported
-from torch_neuronx.lowering.meta import NoMeta, ResizeNeeded, infer, infer_pointwise, without_meta
+from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
+from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result, TensorSpec
 from torch_neuronx.lowering.views import Layout
@@ -183,7 +183,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
     watch = Stopwatch()
     try:
         lowered = lower_call(call, metas)
-    except (Unsupported, Refused):
+    except (Unsupported, Refused, ResizeNeeded):
         raise
     except Exception as error:
         _count("failed")
@@ -214,7 +214,7 @@ def _infer(call: Call) -> list[Meta | Later | None]:
     refuse(call)
     check_dtypes(call)
     try:
-        inferred = infer_pointwise(call) or infer(call)
+        inferred = infer(call)
     except NoMeta:
         return [*without_meta(call)]
     if inferred.resized:

@@ -9,8 +9,7 @@ import torch
 
 from torch_neuronx.compiler import executables
 from torch_neuronx.eager.interrupts import held_back
-from torch_neuronx.lowering.errors import Refused, Unsupported
-from torch_neuronx.lowering.meta import ResizeNeeded
+from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
 from torch_neuronx.lowering.spec import Call, ScalarSpec, Slot, TensorSpec
 from torch_neuronx.lowering.table import overload
 from torch_neuronx.lowering.views import Layout

@@ -15,7 +15,7 @@ from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
-_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP, _DRAWN_ON_CPU = 1, 2, 4, 8, 16, 32
+_POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP, _DRAWN_ON_CPU, _NO_PART, _NOTHING = (1 << i for i in range(8))
 _NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
 # These have kernels of their own in the core.
 _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "aten::set_", "aten::record_stream"})
@@ -23,6 +23,38 @@ _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "a
 _ONE_VALUE = frozenset({"fill_", "zero_", "masked_fill_", "index_fill_", "index_put_", "_index_put_impl_"})
 # The CPU has no such op, so it cannot draw for it; dropout=0 draws nothing.
 _NOT_ON_CPU = frozenset({"aten::_scaled_dot_product_fused_attention_overrideable"})
+# What these write may share no memory with what they read. Elementwise ones may write the whole of what they read.
+_NOTHING_SHARED = frozenset(
+    {
+        "cat",
+        "gather",
+        "index",
+        "index_add",
+        "index_copy",
+        "index_fill",
+        "index_put",
+        "_index_put_impl",
+        "index_reduce",
+        "index_select",
+        "kthvalue",
+        "masked_select",
+        "put",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+        "take",
+    }
+)
+_NO_PART_SHARED = frozenset({"masked_scatter"})
+# Those of them that copy self into out= first, which may then be anything.
+_COPIES_SELF = ("index_add", "index_copy", "index_fill", "index_reduce", "put", "scatter")
+# Where torch refuses a number that does not fit a dtype (Fit in csrc/dispatch/operator.h): 1 self's, 2 the result's,
+# 3 that of the arithmetic.
+_FIT = {
+    **dict.fromkeys(("fill", "masked_fill", "index_fill", "scatter", "constant_pad_nd", "threshold", "hardtanh"), 1),
+    **dict.fromkeys(("add", "sub", "rsub", "clamp", "clamp_min", "clamp_max"), 2),
+    **dict.fromkeys(("addcmul", "addcdiv", "lerp"), 3),
+}
 _lock = threading.RLock()
 
 
@@ -70,11 +102,19 @@ def _bind(form: Form, row: Row) -> None:
     flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
     flags |= _OVERLAP * (op._schema.name.removeprefix("aten::") in _ONE_VALUE)
     flags |= _DRAWN_ON_CPU * (row.random and form.name not in _NOT_ON_CPU)
+    base = form.functional.removeprefix("aten::").partition(".")[0]
+    copies = base.startswith(_COPIES_SELF) and any(a.is_out for a in arguments)
+    flags |= _NOTHING * (base in _NOTHING_SHARED and not copies)
+    flags |= _NO_PART * (row.pointwise or base in _NO_PART_SHARED) | _FIT.get(base, 0) << 8
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
         flags |= _REGISTER
     _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)
 
 
 def _needs_kernel(op: torch._ops.OpOverload) -> bool:
-    """Composites with implicit autograd must stay composite, or their gradient is lost."""
-    return not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    """Composites with implicit autograd must stay composite, or their gradient is lost.
+
+    Not those that are one kernel on the CPU (silu_backward, mish_backward): these have a gradient of their own.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not has(op.name(), "CompositeImplicitAutograd") or has(op.name(), "CPU")

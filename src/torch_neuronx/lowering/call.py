@@ -11,9 +11,10 @@ import torch
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
 from torch_neuronx.lowering.dtypes import storage_dtype
-from torch_neuronx.lowering.errors import Refused, Unsupported
+from torch_neuronx.lowering.errors import SIZE_FROM_DATA, ResizeNeeded, Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
+from torch_neuronx.lowering.refusals.written import refuse_written
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, Slot, TensorSpec
 from torch_neuronx.lowering.table import Writes, overload, rows
 from torch_neuronx.lowering.value import Sized, Value
@@ -132,13 +133,13 @@ def lower_call(call: Call, metas: Sequence[Meta | Later | None]) -> Lowered:
         storages = _Storages(call.slots, arguments, params)
         if call.rng is not None:
             program.rng_seed, program.rng_offset = storages.param(call.rng), storages.param(call.rng + 1)
-        outputs = _emit(call, form, storages)
-        fresh, written = _split(form, outputs)
-        values = _lay_out_fresh(fresh, list(metas), results, returns)
-        for position, value in written:
-            if form.derived:
-                _check_cast(call.args[position], value)
-            _write_argument(call.args[position], value, storages)
+        for part in _parts(call, form):
+            fresh, written = _split(form, _emit(part, form, storages))
+            values = _lay_out_fresh(fresh, list(metas), results, returns)
+            for position, value in written:
+                if form.derived:
+                    _check_written(form, position, part.args[position], value)
+                _write_argument(part.args[position], value, storages)
         if form.written and not form.returns_fresh:
             returns.extend(("argument", p) for p in form.written)
         for slot in sorted(storages.written):
@@ -167,6 +168,23 @@ def lower_call(call: Call, metas: Sequence[Meta | Later | None]) -> Lowered:
     return Lowered(built, tuple(results), tuple(returns))
 
 
+def _parts(call: Call, form: Form) -> list[Call]:
+    """A call on lists that writes one storage several times goes element by element: each sees the last one's value."""
+    row = rows.get(form.functional)
+    if row is None or not row.listwise or not form.derived:
+        return [call]
+    lists = [x for p in form.written if isinstance(x := call.args[p], tuple)]
+    slots = [s.slot for x in lists for s in x]
+    if len(set(slots)) == len(slots):
+        return [call]
+    count = len(lists[0])
+    alike = [isinstance(x, tuple) and len(x) == count for x in call.args]
+    return [
+        replace(call, args=tuple(x[i : i + 1] if listed else x for x, listed in zip(call.args, alike, strict=True)))
+        for i in range(count)
+    ]
+
+
 def _emit(call: Call, form: Form, storages: _Storages) -> Any:
     functional = overload(form.functional)
     reads_self = form.functional not in rows or rows[form.functional].reads_self
@@ -185,8 +203,10 @@ def _split(form: Form, outputs: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
     """(fresh returns, [(argument position, new value)])."""
     if isinstance(outputs, Writes):
         names = [a.name for a in overload(form.name)._schema.arguments]
-        fresh = list(outputs.returns) if form.returns_fresh else []
-        return fresh, [(names.index(n), v) for n, v in outputs.writes.items()]
+        writes = [(names.index(n), v) for n, v in outputs.writes.items()]
+        if form.derived:  # an out= form of an overload that writes arguments behind its schema's back
+            return [], [*zip(form.written, outputs.returns, strict=True), *writes]
+        return (list(outputs.returns) if form.returns_fresh else []), writes
     listed = _as_list(form.functional, outputs)
     if form.derived:
         return [], list(zip(form.written, listed, strict=True))
@@ -244,15 +264,23 @@ def _undescribed(value: Value, meta: Meta | Later | None) -> Meta:
     return Meta((meta.dtype if meta else None) or value.dtype, layout)
 
 
-def _check_cast(spec: Any, value: Any) -> None:
-    """An in-place or out= form may narrow a result, but not change its kind."""
+def _check_written(form: Form, position: int, spec: Any, value: Any) -> None:
+    """Raises for what torch refuses to write."""
     if isinstance(spec, tuple):
         for s, v in zip(spec, value, strict=True):
-            _check_cast(s, v)
+            _check_written(form, position, s, v)
         return
-    dtype = value.value.dtype if isinstance(value, Sized) else value.dtype if isinstance(value, Value) else None
-    if spec is not None and dtype is not None and not torch.can_cast(dtype, spec.dtype):
-        raise Refused(f"result type {dtype} can't be cast to the desired output type {spec.dtype}")
+    if spec is None or value is None:
+        return
+    result = value.value if isinstance(value, Sized) else value
+    sizes = spec.layout.sizes
+    refuse_written(form.functional, result.dtype, spec.dtype)
+    if isinstance(value, Sized):
+        raise Unsupported(SIZE_FROM_DATA)
+    if value.shape != sizes and overload(form.name)._schema.arguments[position].is_out:
+        raise ResizeNeeded({position: Layout(value.shape, contiguous_strides(value.shape))})
+    if value.shape != sizes and hlo.broadcast_shapes(value.shape, sizes) != sizes:
+        raise Unsupported(f"a result of shape {value.shape} written in place to {sizes}, which torch refuses")
 
 
 def _write_argument(spec: Any, value: Any, storages: _Storages) -> None:

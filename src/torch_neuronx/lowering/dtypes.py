@@ -69,6 +69,7 @@ FLOAT8: Final = frozenset(
         torch.float8_e8m0fnu,
     }
 )
+HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 REDUCED: Final = frozenset({torch.float16, torch.bfloat16}) | FLOAT8
 UNSIGNED: Final = frozenset({torch.uint8, torch.uint16, torch.uint32, torch.uint64})
 INTEGER: Final = UNSIGNED | {torch.int8, torch.int16, torch.int32, torch.int64}

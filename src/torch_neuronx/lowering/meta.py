@@ -1,4 +1,4 @@
-"""Shapes, strides and dtypes of a call's results, from torch's meta kernels."""
+"""Shapes, strides and dtypes of a call's results: by rule for elementwise ones, else from torch's meta kernels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from torch_neuronx.lowering.call import Later, Meta
-from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.forms import Form, resolve
-from torch_neuronx.lowering.layout_rules import corrected, has_rule
+from torch_neuronx.lowering.iteration import broadcast, result_layout
+from torch_neuronx.lowering.layout_rules import RESIZED_CONTIGUOUS, corrected, has_rule, rules_of
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import overload, rows
-from torch_neuronx.lowering.views import Layout
+from torch_neuronx.lowering.views import Layout, contiguous_strides
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,6 @@ class Inferred:
 
     metas: tuple[Meta | None, ...]
     resized: dict[int, Layout]
-
-
-class ResizeNeeded(Exception):
-    """out= arguments (by position) must take new layouts before the call can be lowered."""
-
-    def __init__(self, resized: dict[int, Layout]) -> None:
-        super().__init__(f"out= arguments {sorted(resized)} change shape")
-        self.resized = resized
 
 
 class NoMeta(Exception):
@@ -45,6 +37,9 @@ _NOT_THE_CALLERS_FAULT = (
     "tensors used as indices must be long",
     "_select_batch_norm_backend(): incompatible function arguments",
 )
+
+# What kernels raise as IndexError and Python's meta kernels as RuntimeError.
+_INDEX_ERRORS = ("index_copy_(): When", "index_copy_(): Number", "index_select(): Index is supposed")
 
 # Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
 # them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none or in a
@@ -112,28 +107,67 @@ def layout_of(t: torch.Tensor) -> Layout:
     return Layout(tuple(t.shape), tuple(t.stride()))
 
 
-def infer_pointwise(call: Call) -> Inferred | None:
-    """Layout of a pointwise result over equally laid out dense operands, or None: then ask the meta kernel.
+def infer(call: Call) -> Inferred:
+    """Results' layouts, and which out= arguments must grow.
 
-    The first Python meta kernel of a process imports torch._dynamo, which takes about a second. The
-    dtype is left to the row (it is checked against meta kernels in the tests).
+    Raises torch's errors for shapes and dtypes that do not go together, or NoMeta.
     """
     form = resolve(call.name)
-    row = rows.get(call.name)
-    tensors = [x for x in call.args if isinstance(x, TensorSpec)]
-    if row is None or not row.pointwise or form.written or not tensors:
-        return None
-    layout = tensors[0].layout
-    if any(t.layout != layout for t in tensors) or not layout.dense or not layout.sizes:
-        return None
-    return Inferred((Meta(None, layout),) * len(overload(call.name)._schema.returns), {})
+    if not form.derived:
+        return _infer_functional(call, form)
+    functional = replace(call, name=form.functional, args=tuple(call.args[i] for i in form.arguments))
+    inferred = _infer_functional(functional, resolve(form.functional))
+    return Inferred((), _resized(call, form, inferred.metas))
 
 
-def infer(call: Call) -> Inferred:
-    """Runs the overload on meta tensors.
+def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, Layout]:
+    """Layouts of out= arguments that must grow; what is written in place must have the shape already."""
+    arguments, resized = overload(form.name)._schema.arguments, {}
+    targets = [(p, x) for p in form.written for x in _leaves(call.args[p])]
+    for (position, target), meta in zip(targets, metas, strict=False):
+        if meta is None or not isinstance(target, TensorSpec) or target.layout.sizes == meta.layout.sizes:
+            continue
+        inputs = [x for i, x in enumerate(call.args) if i not in form.written and isinstance(x, TensorSpec)]
+        if not arguments[position].is_out or (_is_pointwise(form.functional) and target in inputs):
+            raise RuntimeError(
+                f"output with shape {list(target.layout.sizes)} doesn't match the broadcast shape "
+                f"{list(meta.layout.sizes)}"
+            )
+        sizes = meta.layout.sizes
+        contiguous = form.functional in RESIZED_CONTIGUOUS or not meta.layout.dense
+        resized[position] = Layout(sizes, contiguous_strides(sizes)) if contiguous else meta.layout
+    return resized
 
-    Raises what the meta kernel raises (shape and dtype errors in torch's own words), or NoMeta.
-    """
+
+def _leaves(x: Any) -> tuple[Any, ...]:
+    """The elements of a Tensor[] argument, or the argument alone."""
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _is_pointwise(name: str) -> bool:
+    return name in rows and rows[name].pointwise
+
+
+def _infer_functional(call: Call, form: Form) -> Inferred:
+    if _is_pointwise(call.name) and not form.written and any(isinstance(x, TensorSpec) for x in call.args):
+        count = len(overload(call.name)._schema.returns)
+        return Inferred((Meta(None, _elementwise_layout(call)),) * count, {})
+    return _ask_meta_kernel(call, form)
+
+
+def _elementwise_layout(call: Call) -> Layout:
+    """By TensorIterator's rules. The dtype is left to the row (it is checked against meta kernels in the tests)."""
+    operands = [x.layout for x in call.args if isinstance(x, TensorSpec)]
+    if not rows[call.name].reads_self:  # fill, copy: the result is like self, whatever comes in
+        first = call.args[0].layout
+        if broadcast([x.sizes for x in operands]) != first.sizes:
+            shapes = " ".join(str(list(x.sizes)) for x in operands[1:])
+            raise RuntimeError(f"output with shape {list(first.sizes)} doesn't match the broadcast shape {shapes}")
+        operands = [first]
+    return result_layout(operands, any(isinstance(x, ScalarSpec) for x in call.args))
+
+
+def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
     op = overload(call.name)
     arguments = op._schema.arguments
     stand_ins = [
@@ -144,51 +178,39 @@ def infer(call: Call) -> Inferred:
     try:
         with torch.no_grad():
             out = op(*positional, **named)
-    # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element
-    except (NotImplementedError, AttributeError, ZeroDivisionError) as error:
+    # AttributeError: _thnn_fused_lstm_cell's, without biases; ZeroDivisionError: batch norm's of one element;
+    # KeyError: tables of dtypes that miss the float8 ones
+    except (NotImplementedError, AttributeError, ZeroDivisionError, KeyError) as error:
         raise NoMeta(str(error)) from error
+    except AssertionError as error:  # a check that kernels make with TORCH_CHECK
+        raise RuntimeError(str(error)) from error
     # TypeError: that of _batch_norm_with_update, without weights
     except (RuntimeError, TypeError) as error:
         if any(text in str(error) for text in _NOT_THE_CALLERS_FAULT):
             raise NoMeta(str(error)) from error
+        if str(error).startswith(_INDEX_ERRORS):
+            raise IndexError(str(error)) from error
         raise
-    form = resolve(call.name)
     resized = {
         p: layout_of(stand_ins[p])
         for p in form.written
         if isinstance(stand_ins[p], torch.Tensor) and tuple(stand_ins[p].shape) != call.args[p].layout.sizes
     }
-    if resized and form.derived:
-        resized = _as_functional(form, stand_ins, resized)
     metas = tuple(_as_on_cpu(call.name, stand_ins, _flat_metas(out))) if form.returns_fresh else ()
-    mistaken = _MISTAKEN.get(call.name, ())
+    mistaken = _MISTAKEN.get(form.name, ())
     return Inferred(tuple(None if i in mistaken else m for i, m in enumerate(metas)), resized)
 
 
 def without_meta(call: Call) -> list[Later]:
     """What there is to say of a call's results without a meta kernel."""
     stand_ins = [_stand_in(x, "meta") for x in call.args]
-    return [Later(partial(corrected, call.name, stand_ins))] if has_rule(call.name) else []
-
-
-def _as_functional(form: Form, stand_ins: Sequence[Any], resized: dict[int, Layout]) -> dict[int, Layout]:
-    """The layouts a resized out= takes: the functional result's. Meta kernels in Python make it contiguous."""
-    positional, named = bind_arguments(overload(form.functional), [stand_ins[i] for i in form.arguments], {})
-    try:
-        with torch.no_grad():
-            out = overload(form.functional)(*positional, **named)
-    except (NotImplementedError, RuntimeError):
-        return resized
-    metas = _as_on_cpu(form.functional, [stand_ins[i] for i in form.arguments], _flat_metas(out))
-    fresh = {p: m.layout for p, m in zip(form.written, metas, strict=False) if m is not None}
-    return {p: fresh[p] if p in fresh and fresh[p].sizes == layout.sizes else layout for p, layout in resized.items()}
+    return [Later(partial(corrected, call.name, i, stand_ins)) for i in range(rules_of(call.name))]
 
 
 def _as_on_cpu(name: str, stand_ins: Sequence[Any], metas: Sequence[Meta | None]) -> Sequence[Meta | None]:
-    if not metas or (first := metas[0]) is None:
+    if not has_rule(name):
         return metas
-    _, *others = metas
-    return [Meta(first.dtype, corrected(name, stand_ins, first.layout)), *others]
+    return [m and Meta(m.dtype, corrected(name, i, stand_ins, m.layout)) for i, m in enumerate(metas)]
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import compute_dtype, is_integral, real_of
+from torch_neuronx.lowering.dtypes import FLOAT8, compute_dtype, is_integral, real_of
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo.literal import as_value
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Scalar, Value
@@ -33,6 +34,7 @@ def _default_for(dtype: torch.dtype) -> torch.dtype:
 def result_type(*xs: Scalar) -> torch.dtype:
     """torch.result_type: tensors with dimensions first, then 0-d tensors, then wrapped numbers."""
     values = [as_value(x) for x in xs]
+    _refuse_float8([v.dtype for v in values if not v.weak])
     tiers: list[torch.dtype | None] = [None, None, None]
     for v in values:
         tier = 2 if v.weak else (1 if v.ndim == 0 else 0)
@@ -50,6 +52,11 @@ def result_type(*xs: Scalar) -> torch.dtype:
     return result
 
 
+def _refuse_float8(dtypes: Sequence[torch.dtype]) -> None:
+    if len(set(dtypes)) > 1 and FLOAT8.intersection(dtypes):
+        raise Unsupported(f"promotion of {' and '.join(map(str, dtypes))}, which torch refuses")
+
+
 def promote(*xs: Scalar, int_to_float: bool = False) -> tuple[torch.dtype, list[Value]]:
     """(result dtype, operands converted to it). Integers become the default float when asked."""
     dtype = result_type(*xs)
@@ -58,9 +65,15 @@ def promote(*xs: Scalar, int_to_float: bool = False) -> tuple[torch.dtype, list[
     return dtype, [hlo.convert(as_value(x), dtype) for x in xs]
 
 
-def computed(build: Build, dtype: torch.dtype, values: Sequence[Value], result: torch.dtype | None = None) -> Value:
+def computed(
+    build: Build,
+    dtype: torch.dtype,
+    values: Sequence[Value],
+    result: torch.dtype | None = None,
+    steps_in: Collection[torch.dtype] = (),
+) -> Value:
     """Runs `build` in the dtype torch's kernels compute in (float32 for bf16, f16, fp8) and rounds once."""
-    inner = compute_dtype(dtype)
+    inner = dtype if dtype in steps_in else compute_dtype(dtype)
     out = build(*(hlo.convert(v, inner) for v in values))
     return hlo.convert(out, result) if result is not None else _rounded(out, inner, dtype)
 
@@ -80,6 +93,7 @@ def apply(
     result: torch.dtype | None = None,
     opmath: bool = False,
     stepwise: bool = False,
+    steps_in: Collection[torch.dtype] = (),
 ) -> Value:
     """Promotes `xs`, runs `build(*xs, *scalars)` in the compute dtype and rounds once.
 
@@ -87,12 +101,13 @@ def apply(
     `opmath` keeps wrapped numbers among `xs` at compute precision instead of rounding them to the
     result dtype first, as torch's mul and div do (its add and sub round them, and complex32's mul does).
     `stepwise` is for the kernels that round complex32 after every step: those written in c10::complex<Half>.
+    `steps_in` are the real dtypes that the CPU's kernel rounds to after every step, as Vectorized<BFloat16> does.
     """
     dtype = result_type(*xs)
     if int_to_float and is_integral(dtype):
         dtype = torch.get_default_dtype()
     half = dtype is torch.complex32
-    inner = dtype if half and stepwise else compute_dtype(dtype)
+    inner = dtype if (half and stepwise) or dtype in steps_in else compute_dtype(dtype)
     operands = [as_value(x) for x in xs]
     values = [hlo.convert(v if v.weak and opmath and not half else hlo.convert(v, dtype), inner) for v in operands]
     extra = [hlo.convert(as_value(s), inner) for s in scalars]
@@ -101,7 +116,11 @@ def apply(
 
 
 def unary(
-    *names: str, int_to_float: bool = False, result: torch.dtype | None = None, reads_self: bool = True
+    *names: str,
+    int_to_float: bool = False,
+    result: torch.dtype | None = None,
+    reads_self: bool = True,
+    steps_in: Collection[torch.dtype] = (),
 ) -> Callable[[Build], Build]:
     """Rows for `op(Tensor self)`: promotion, compute dtype and rounding around `build(x)`."""
 
@@ -109,7 +128,7 @@ def unary(
         @lower(*names, pointwise=True, reads_self=reads_self)
         def emit(self: Value) -> Value:
             dtype, (x,) = promote(self, int_to_float=int_to_float)
-            return computed(build, dtype, [x], result)
+            return computed(build, dtype, [x], result, steps_in)
 
         return build
 
@@ -122,13 +141,14 @@ def binary(
     result: torch.dtype | None = None,
     attributes: Sequence[str] = (),
     opmath: bool = False,
+    steps_in: Collection[torch.dtype] = (),
 ) -> Callable[[Build], Build]:
     """Rows for `op(self, other)` with tensors or Scalars: promotion, then `build(a, b)`."""
 
     def register(build: Build) -> Build:
         @lower(*names, pointwise=True, attributes=attributes)
         def emit(self: Scalar, other: Scalar) -> Value:
-            return apply(build, self, other, int_to_float=int_to_float, result=result, opmath=opmath)
+            return apply(build, self, other, int_to_float=int_to_float, result=result, opmath=opmath, steps_in=steps_in)
 
         return build
 

@@ -16,13 +16,30 @@
 
 namespace neuron::dispatch {
 
+// What a written argument may share with the arguments that are read, as the CPU has it.
+enum class Sharing : uint8_t {
+  Any,      // the program sees values, so whatever overlaps is right
+  Same,     // the whole of a tensor, but no part of it: elementwise ops
+  Nothing,  // gather, scatter, index_*, cat
+};
+
+// To which dtype a run-time number is converted, where torch refuses one that does not fit.
+enum class Fit : uint8_t {
+  Free,      // an operand: it wraps or becomes infinite
+  Self,      // that of the first tensor
+  Promoted,  // that of the result: a fraction beside integers has the default dtype
+  Computed,  // that of the first tensor's arithmetic: float for float16
+};
+
 struct Operator {
   std::string name;  // "aten::add.Tensor"
   bool pointwise = false;
   bool random = false;
   bool drawn_on_cpu = false;  // a random op that the CPU has too: it can take the CPU's numbers
   bool host_inputs = false;
-  bool overlap = false;               // may write a tensor whose elements share memory
+  bool overlap = false;  // may write a tensor whose elements share memory
+  Sharing sharing = Sharing::Any;
+  Fit fit = Fit::Free;
   std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time
   std::vector<bool> written;          // per argument
   std::vector<bool> unread;           // per argument: overwritten without being read when it is whole

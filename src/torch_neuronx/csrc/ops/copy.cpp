@@ -1,6 +1,7 @@
 #include "ops/copy.h"
 
 #include <ATen/Dispatch_v2.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/empty_strided.h>
@@ -60,6 +61,20 @@ void device_to_host(const at::Tensor& self, const at::Tensor& dst) {
   dst.copy_(self.is_conj() ? view.conj() : self.is_neg() ? view._neg_view() : view);
 }
 
+// Where there is nothing to copy, nothing else looks at the shapes.
+void check_broadcast(const at::Tensor& self, const at::Tensor& dst) {
+  const auto shape = at::infer_size(dst.sizes(), self.sizes());
+  TORCH_CHECK(dst.sizes() == at::IntArrayRef(shape), "output with shape ", dst.sizes(),
+              " doesn't match the broadcast shape ", at::IntArrayRef(shape));
+}
+
+// Two views of the same elements: nothing to copy, whatever else could be said against it.
+bool is_same_data(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.strides() == b.strides() &&
+         a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg();
+}
+
 bool covers_storage(const at::Tensor& t) {
   const auto numel = static_cast<int64_t>(t.storage().nbytes() / t.itemsize());
   return t.storage_offset() == 0 && t.numel() == numel && dispatch::is_dense(t.sizes(), t.strides());
@@ -101,6 +116,7 @@ void device_to_device(const at::Tensor& self, const at::Tensor& dst) {
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   runtime::ensure_initialized();
   if (dst.numel() == 0) {
+    check_broadcast(self, dst);
     if (dst.device().is_cpu()) {
       runtime::raise_deferred_errors(self.device().index());
     }
@@ -110,6 +126,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     host_to_device(self, dst);
   } else if (dst.device().is_cpu()) {
     device_to_host(self, dst);
+  } else if (is_same_data(self, dst)) {
+    return dst;
   } else if (self.device() == dst.device()) {
     device_to_device(self, dst);
   } else {

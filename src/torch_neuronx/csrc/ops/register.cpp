@@ -1,5 +1,6 @@
 // The ops that must be C++ and need no executable: they make, reshape or re-point storages.
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_resize_output_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
@@ -31,6 +32,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(neuron::ops::empty));
   m.impl("empty_strided", TORCH_FN(neuron::ops::empty_strided));
   m.impl("resize_", TORCH_FN(neuron::ops::resize_));
+  m.impl("_resize_output_", TORCH_FN(at::native::_resize_output_));
 
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));

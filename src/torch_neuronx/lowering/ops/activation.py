@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+
+import torch
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.dtypes import HALVES
 from torch_neuronx.lowering.ops.elementary import sigmoid
 from torch_neuronx.lowering.promotion import apply, unary
 from torch_neuronx.lowering.table import lower
@@ -36,13 +39,15 @@ unary("aten::hardswish")(lambda x: x * hlo.clamp(0.0, x + 3.0, 6.0) / 6.0)
 unary("aten::relu6")(lambda x: hlo.clamp(0, x, 6))
 
 
-def _grad(*names: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+def _grad(
+    *names: str, steps_in: Collection[torch.dtype] = ()
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Rows for gradients `op(grad, x)`."""
 
     def register(build: Callable[..., Value]) -> Callable[..., Value]:
         @lower(*names, pointwise=True)
         def emit(grad_output: Value, self: Value) -> Value:
-            return apply(build, grad_output, self)
+            return apply(build, grad_output, self, steps_in=steps_in)
 
         return build
 
@@ -72,7 +77,7 @@ def hardswish_backward(g: Value, x: Value) -> Value:
     return hlo.select(x <= -3.0, 0.0, inner)
 
 
-@_grad("aten::sigmoid_backward")
+@_grad("aten::sigmoid_backward", steps_in=(torch.float16,))
 def sigmoid_backward(g: Value, y: Value) -> Value:
     y = hlo.complex_(hlo.real(y), -hlo.imag(y)) if y.dtype.is_complex else y
     return g * (1 - y) * y
@@ -304,7 +309,7 @@ def _logit(x: Value, eps: Scalar | None) -> Value:
 
 @lower("aten::logit", pointwise=True)
 def logit(self: Value, eps: Scalar | None = None) -> Value:
-    return apply(lambda x: _logit(x, eps), self, int_to_float=True)
+    return apply(lambda x: _logit(x, eps), self, int_to_float=True, steps_in=HALVES)
 
 
 @lower("aten::logit_backward", pointwise=True)
@@ -316,7 +321,7 @@ def logit_backward(grad_output: Value, self: Value, eps: Scalar | None = None) -
         low = hlo.convert(hlo.as_value(eps), x.dtype)
         return hlo.select((x < low) | (x > 1.0 - low), 0.0, inside)
 
-    return apply(build, grad_output, self)
+    return apply(build, grad_output, self, steps_in=HALVES)
 
 
 @lower("aten::rrelu_with_noise_backward", pointwise=True)

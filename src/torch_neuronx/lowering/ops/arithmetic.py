@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import REDUCED, is_integral
+from torch_neuronx.lowering.dtypes import HALVES, REDUCED, is_integral
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.promotion import apply, binary, promote, result_type
 from torch_neuronx.lowering.table import lower
@@ -19,18 +19,27 @@ def _scaled(x: Value, alpha: Scalar) -> Value:
     return x * hlo.convert(hlo.as_value(alpha), x.dtype)
 
 
+def _alpha(alpha: Scalar, *xs: Scalar) -> Scalar:
+    """As torch's kernels take it: in the result's dtype, even where they compute in a wider one."""
+    dtype = result_type(*xs)
+    return hlo.convert(hlo.as_value(alpha), dtype) if dtype in HALVES and isinstance(alpha, Value) else alpha
+
+
 @lower("aten::add.Tensor", "aten::add.Scalar", pointwise=True)
 def add(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    alpha = _alpha(alpha, self, other)
     return apply(lambda a, b: a + _scaled(b, alpha), self, other, stepwise=True)
 
 
 @lower("aten::sub.Tensor", "aten::sub.Scalar", pointwise=True)
 def sub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    alpha = _alpha(alpha, self, other)
     return apply(lambda a, b: a - _scaled(b, alpha), self, other, stepwise=True)
 
 
 @lower("aten::rsub.Tensor", "aten::rsub.Scalar", pointwise=True)
 def rsub(self: Scalar, other: Scalar, alpha: Scalar = 1) -> Value:
+    alpha = _alpha(alpha, self, other)
     return apply(lambda a, b: b - _scaled(a, alpha), self, other, stepwise=True)
 
 
@@ -78,7 +87,9 @@ def divide(a: Value, b: Value) -> Value:
 binary("aten::div.Tensor", "aten::div.Scalar", int_to_float=True, opmath=True)(divide)
 
 
-def _require_nonzero(b: Value) -> None:
+def _require_nonzero(a: Value, b: Value) -> None:
+    if 0 in a.shape:
+        return  # nothing is divided, even by a lone zero
     require(hlo.all_(hlo.ne(b, 0)), "RuntimeError", "ZeroDivisionError")
 
 
@@ -88,7 +99,7 @@ def _signs_differ(remainder: Value, b: Value) -> Value:
 
 def trunc_divide(a: Value, b: Value) -> Value:
     if is_integral(a.dtype):
-        _require_nonzero(b)
+        _require_nonzero(a, b)
         return a / b
     a, b = hlo.operands(a, b)
     return hlo.trunc(a / hlo.opaque(b))
@@ -105,7 +116,7 @@ def _trunc_divided(self: Scalar, other: Scalar) -> Value:
 def floor_divide(a: Value, b: Value) -> Value:
     """Python's floor division: exact for floats through fmod, as torch's div_floor kernels."""
     if is_integral(a.dtype):
-        _require_nonzero(b)
+        _require_nonzero(a, b)
         quotient = a / b
         if not a.dtype.is_signed:
             return quotient
@@ -122,7 +133,7 @@ def floor_divide(a: Value, b: Value) -> Value:
 
 def copy_sign(magnitude: Value, sign: Value) -> Value:
     """|magnitude| with the sign bit of `sign` (also of zeros and NaN)."""
-    bits = torch.int64 if magnitude.dtype is torch.float64 else torch.int32
+    bits = {8: torch.int64, 4: torch.int32, 2: torch.int16}[magnitude.dtype.itemsize]
     top = torch.iinfo(bits).min
     m, s = hlo.operands(magnitude, sign)
     joined = (hlo.bitcast(m, bits) & torch.iinfo(bits).max) | (hlo.bitcast(s, bits) & top)
@@ -133,7 +144,9 @@ def copy_sign(magnitude: Value, sign: Value) -> Value:
 def div_mode(self: Scalar, other: Scalar, *, rounding_mode: str | None) -> Value:
     if rounding_mode is None:
         return apply(divide, self, other, int_to_float=True, opmath=True)
-    return _trunc_divided(self, other) if rounding_mode == "trunc" else apply(floor_divide, self, other)
+    if rounding_mode == "trunc":
+        return _trunc_divided(self, other)
+    return apply(floor_divide, self, other, steps_in=HALVES)
 
 
 @lower("prims::div", pointwise=True)
@@ -141,12 +154,12 @@ def prims_div(self: Scalar, other: Scalar) -> Value:
     return apply(trunc_divide if is_integral(result_type(self, other)) else divide, self, other)
 
 
-binary("aten::floor_divide", "aten::floor_divide.Scalar")(floor_divide)
+binary("aten::floor_divide", "aten::floor_divide.Scalar", steps_in=HALVES)(floor_divide)
 
 
 def fmod(a: Value, b: Value) -> Value:
     if is_integral(a.dtype):
-        _require_nonzero(b)
+        _require_nonzero(a, b)
     return hlo.remainder(a, b)
 
 
@@ -226,8 +239,11 @@ def power_by_number(x: Value, exponent: bool | complex) -> Value:
 def pow_tensor_scalar(self: Scalar, exponent: Scalar) -> Value:
     if isinstance(exponent, Value):
         return apply(power, self, exponent)
-    _, (x, _) = promote(self, exponent)
-    return apply(lambda v: power_by_number(v, exponent), x)
+    dtype, (x, _) = promote(self, exponent)
+    if dtype in HALVES:
+        exponent = torch.tensor(exponent, dtype=dtype).item()  # the CPU rounds it
+    steps_in = (torch.bfloat16,) if exponent in (3, -2) else ()
+    return apply(lambda v: power_by_number(v, exponent), x, steps_in=steps_in)
 
 
 binary("aten::pow.Tensor_Tensor", "aten::pow.Scalar", "prims::pow")(power)

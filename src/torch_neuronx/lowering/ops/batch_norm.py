@@ -68,11 +68,13 @@ def _forward(
         mean, var = hlo.convert(running_mean, x.dtype), hlo.convert(running_var, x.dtype)
         new_mean, new_var = running_mean, running_var
     invstd = inverse_std(var, eps)
+    saved = saved_dtype(input, weight, bias, running_mean, running_var)
+    if training:  # the CPU normalises with what it saves
+        mean, invstd = hlo.convert(mean, saved), hlo.convert(invstd, saved)
     out = hlo.convert(_apply(x, mean, invstd, weight, bias), input.dtype)
     if not training:  # nothing to save, as on the CPU: the backward pass reads the running statistics
-        mean = invstd = hlo.full((0,), 0, mean.dtype)
-    saved = saved_dtype(input, weight, bias, running_mean, running_var)
-    return out, hlo.convert(mean, saved), hlo.convert(invstd, saved), new_mean, new_var
+        mean = invstd = hlo.full((0,), 0, saved)
+    return out, mean, invstd, new_mean, new_var
 
 
 def _writing(returns: Sequence[Value], training: bool, new_mean: Value | None, new_var: Value | None) -> Writes:

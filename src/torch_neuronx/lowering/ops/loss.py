@@ -17,12 +17,12 @@ NONE, MEAN, SUM = 0, 1, 2
 
 
 def reduced(loss: Value, reduction: int, result: torch.dtype) -> Value:
-    """The loss per element, its mean or its sum, rounded once."""
-    if reduction == MEAN:
-        loss = hlo.sum_(loss) / float(loss.numel)
-    elif reduction == SUM:
-        loss = hlo.sum_(loss)
-    return hlo.convert(loss, result)
+    """The loss per element, or the mean or sum of what the CPU has rounded per element."""
+    loss = hlo.convert(loss, result)
+    if reduction == NONE:
+        return loss
+    total = hlo.sum_(hlo.convert(loss, compute_dtype(result)))
+    return hlo.convert(total / float(loss.numel) if reduction == MEAN else total, result)
 
 
 def number(x: Scalar, dtype: torch.dtype) -> Value:
@@ -35,27 +35,35 @@ def _compute(*xs: Value) -> tuple[torch.dtype, list[Value]]:
     return dtype, [hlo.convert(v, compute_dtype(dtype)) for v in values]
 
 
-def _gradient(slope: Value, grad_output: Value, numel: int, reduction: int, result: torch.dtype) -> Value:
-    grad = slope * hlo.convert(grad_output, slope.dtype)
-    return hlo.convert(grad / float(numel) if reduction == MEAN else grad, result)
+def _share(numel: int, reduction: int, dtype: torch.dtype, factor: float = 1.0) -> Value:
+    """What multiplies each element's gradient, rounded as the CPU's kernels round it.
+
+    Opaque, or XLA multiplies it with another number first.
+    """
+    share = hlo.constant(factor / numel if reduction == MEAN and numel else factor, dtype)
+    return hlo.opaque(share) if compute_dtype(dtype) != dtype else share
+
+
+# Where a row says "in steps", the CPU's kernel rounds to the tensors' dtype at each step. Which kernels do, in which
+# dtype, is a matter of how they are vectorised; in bfloat16 it decides most results.
 
 
 @lower("aten::mse_loss")
 def mse_loss(self: Value, target: Value, reduction: int = MEAN) -> Value:
-    dtype, (a, b) = _compute(self, target)
+    dtype, (a, b) = promote(self, target)  # in steps
     apart = a - b
     return reduced(apart * apart, reduction, dtype)
 
 
 @lower("aten::mse_loss_backward")
 def mse_loss_backward(grad_output: Value, self: Value, target: Value, reduction: int) -> Value:
-    dtype, (a, b) = _compute(self, target)
-    return _gradient(2.0 * (a - b), grad_output, self.numel, reduction, dtype)
+    dtype, (a, b) = promote(self, target)  # in steps
+    return _share(self.numel, reduction, dtype, 2.0) * (a - b) * hlo.convert(grad_output, dtype)
 
 
 @lower("aten::smooth_l1_loss")
 def smooth_l1_loss(self: Value, target: Value, reduction: int = MEAN, beta: Scalar = 1.0) -> Value:
-    dtype, (a, b) = _compute(self, target)
+    dtype, (a, b) = promote(self, target) if self.dtype is torch.float16 else _compute(self, target)
     z, edge = hlo.abs_(a - b), number(beta, a.dtype)
     return reduced(hlo.select(hlo.lt(z, edge), 0.5 * z * z / edge, z - 0.5 * edge), reduction, dtype)
 
@@ -65,21 +73,23 @@ def smooth_l1_loss_backward(grad_output: Value, self: Value, target: Value, redu
     dtype, (a, b) = _compute(self, target)
     x, edge = a - b, number(beta, a.dtype)
     slope = hlo.select(hlo.lt(hlo.abs_(x), edge), x / edge, hlo.sign(x))
-    return _gradient(slope, grad_output, self.numel, reduction, dtype)
+    return hlo.convert(slope * _share(self.numel, reduction, x.dtype) * hlo.convert(grad_output, x.dtype), dtype)
 
 
 @lower("aten::huber_loss")
 def huber_loss(self: Value, target: Value, reduction: int = MEAN, delta: Scalar = 1.0) -> Value:
-    dtype, (a, b) = _compute(self, target)
+    dtype, (a, b) = promote(self, target) if self.dtype is torch.bfloat16 else _compute(self, target)
     z, edge = hlo.abs_(a - b), number(delta, a.dtype)
     return reduced(hlo.select(hlo.le(z, edge), 0.5 * z * z, edge * (z - 0.5 * edge)), reduction, dtype)
 
 
 @lower("aten::huber_loss_backward")
 def huber_loss_backward(grad_output: Value, self: Value, target: Value, reduction: int, delta: Scalar) -> Value:
-    dtype, (a, b) = _compute(self, target)
-    x, edge = a - b, number(delta, a.dtype)
-    return _gradient(hlo.clamp(-edge, x, edge), grad_output, self.numel, reduction, dtype)
+    dtype, (a, b) = promote(self, target)  # in steps
+    x, edge, g = a - b, number(delta, dtype), hlo.convert(grad_output, dtype)
+    share = _share(self.numel, reduction, dtype)
+    outside = share * edge * g
+    return hlo.select(hlo.le(x, -edge), -outside, hlo.select(hlo.ge(x, edge), outside, share * x * g))
 
 
 def _probability(x: Value, name: str) -> None:
@@ -89,12 +99,13 @@ def _probability(x: Value, name: str) -> None:
 
 @lower("aten::binary_cross_entropy")
 def binary_cross_entropy(self: Value, target: Value, weight: Value | None = None, reduction: int = MEAN) -> Value:
-    dtype, (x, y) = _compute(self, target)
+    dtype, (x, y) = promote(self, target)  # in steps
     _probability(x, "input")
     _probability(y, "target")
-    loss = (y - 1.0) * hlo.maximum(hlo.log1p(-x), -100.0) - y * hlo.maximum(hlo.log(x), -100.0)
+    log, log_of_rest = apply(hlo.log, x), apply(lambda v: hlo.log1p(-v), x)
+    loss = (y - 1.0) * hlo.maximum(log_of_rest, -100.0) - y * hlo.maximum(log, -100.0)
     if weight is not None:
-        loss = loss * hlo.convert(weight, loss.dtype)
+        loss = loss * hlo.convert(weight, dtype)
     return reduced(loss, reduction, dtype)
 
 
@@ -102,11 +113,11 @@ def binary_cross_entropy(self: Value, target: Value, weight: Value | None = None
 def binary_cross_entropy_backward(
     grad_output: Value, self: Value, target: Value, weight: Value | None = None, reduction: int = MEAN
 ) -> Value:
-    dtype, (x, y) = _compute(self, target)
-    slope = (x - y) / hlo.maximum((1.0 - x) * x, 1e-12)
+    dtype, (x, y) = promote(self, target)  # in steps
+    grad = hlo.convert(grad_output, dtype) * (x - y) / hlo.maximum((1.0 - x) * x, 1e-12)
     if weight is not None:
-        slope = slope * hlo.convert(weight, slope.dtype)
-    return _gradient(slope, grad_output, self.numel, reduction, dtype)
+        grad = grad * hlo.convert(weight, dtype)
+    return apply(lambda v: v / float(self.numel), grad) if reduction == MEAN else grad
 
 
 @lower("aten::binary_cross_entropy_with_logits")
@@ -118,8 +129,8 @@ def binary_cross_entropy_with_logits(
     reduction: int = MEAN,
 ) -> Value:
     present = [v for v in (weight, pos_weight) if v is not None]
-    dtype, (x, y, *rest) = _compute(self, target, *present)
-    log_sigmoid = hlo.minimum(x, 0.0) - hlo.log1p(hlo.exponential(-hlo.abs_(x)))
+    dtype, (x, y, *rest) = promote(self, target, *present)  # in steps
+    log_sigmoid = apply(lambda v: hlo.minimum(v, 0.0) - hlo.log1p(hlo.exponential(-hlo.abs_(v))), x)
     if pos_weight is not None:
         log_sigmoid = log_sigmoid * ((rest[-1] - 1.0) * y + 1.0)
     loss = (1.0 - y) * x - log_sigmoid
@@ -141,10 +152,14 @@ def soft_margin_loss(self: Value, target: Value, reduction: int = MEAN) -> Value
 def soft_margin_loss_backward(grad_output: Value, self: Value, target: Value, reduction: int) -> Value:
     z = _exp_of_minus_margin(self, target)
     slope = apply(hlo.multiply, target, z)
-    share = hlo.constant(-1.0 / self.numel if reduction == MEAN else -1.0, z.dtype)
-    slope = apply(hlo.multiply, slope, share)
+    slope = apply(hlo.multiply, slope, _share(self.numel, reduction, z.dtype, -1.0))
     slope = apply(hlo.divide, slope, apply(lambda v: v + 1.0, z))
     return apply(hlo.multiply, slope, grad_output)
+
+
+def _gradient(slope: Value, grad_output: Value, numel: int, reduction: int, result: torch.dtype) -> Value:
+    grad = slope * hlo.convert(grad_output, slope.dtype)
+    return hlo.convert(grad / float(numel) if reduction == MEAN else grad, result)
 
 
 def _batched(x: Value) -> Value:

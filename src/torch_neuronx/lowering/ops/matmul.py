@@ -191,15 +191,41 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int,
 ) -> Value:
-    """sum over sumdim of i1 * i2 * i3, each without its expanded dimensions: two contractions."""
+    """sum over sumdim of i1 * i2 * i3, each without its expanded dimensions: two contractions, each rounded.
+
+    Where unroll_dim is summed, the CPU adds up rounded results for one of its elements after the other.
+    """
     ndim = i1.ndim + len(expand1)
     everything = "".join(chr(ord("a") + d) for d in range(ndim))
     names = ["".join(everything[d] for d in range(ndim) if d not in e) for e in (expand1, expand2, expand3)]
     out = "".join(everything[d] for d in range(ndim) if d not in sumdim)
-    dtype = i1.dtype
-    a, b, c = (hlo.convert(v, compute_dtype(dtype)) for v in (i1, i2, i3))
-    kept = "".join(n for n in everything if (n in names[0] or n in names[1]) and (n in names[2] or n in out))
-    first = contraction(a, names[0], b, names[1], kept)
+    dtype, xs = i1.dtype, (i1, i2, i3)
+    if unroll_dim not in sumdim or compute_dtype(dtype) == dtype:
+        return _contracted(xs, names, out)
+    unrolled = everything[unroll_dim]
+    rest = [n.replace(unrolled, "") for n in names]
+    sizes = {name: size for n, x in zip(names, xs, strict=True) for name, size in zip(n, x.shape, strict=True)}
+
+    def taken(x: Value, n: str, i: Value) -> Value:
+        if unrolled not in n:
+            return x
+        at = n.index(unrolled)
+        cut = hlo.dynamic_slice(x, [i if d == at else 0 for d in range(x.ndim)], [*x.shape[:at], 1, *x.shape[at + 1 :]])
+        return hlo.squeeze(cut, at)
+
+    def body(i: Value, total: Value) -> list[Value]:
+        return [i + 1, total + _contracted([taken(x, n, i) for x, n in zip(xs, names, strict=True)], rest, out)]
+
+    carry = [hlo.constant(0, torch.int64), hlo.full([sizes[n] for n in out], 0, dtype)]
+    return hlo.while_loop(carry, lambda i, _: hlo.lt(i, sizes[unrolled]), body)[1]
+
+
+def _contracted(xs: Sequence[Value], names: Sequence[str], out: str) -> Value:
+    """The named dimensions of three operands contracted to `out`, first to second, then with the third."""
+    dtype = xs[0].dtype
+    a, b, c = (hlo.convert(v, compute_dtype(dtype)) for v in xs)
+    kept = "".join(sorted(n for n in {*names[0], *names[1]} if n in names[2] or n in out))
+    first = hlo.convert(hlo.convert(contraction(a, names[0], b, names[1], kept), dtype), a.dtype)
     return hlo.convert(contraction(first, kept, c, names[2], out), dtype)
 
 

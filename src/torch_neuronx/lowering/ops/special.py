@@ -7,6 +7,7 @@ import math
 import torch
 
 from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.dtypes import HALVES, compute_dtype
 from torch_neuronx.lowering.ops.arithmetic import copy_sign
 from torch_neuronx.lowering.ops.bessel import horner
 from torch_neuronx.lowering.promotion import Build, apply, binary, unary
@@ -145,16 +146,19 @@ def xlogy(x: Value, y: Value) -> Value:
 
 
 def xlog1py(x: Value, y: Value) -> Value:
-    product = x * hlo.log1p(y)
+    product = x * hlo.in_dtype(compute_dtype(y.dtype), hlo.log1p)(y)  # float16's own loses digits
     return hlo.select(hlo.is_nan(y), NAN, hlo.select(hlo.eq(x, 0.0), 0.0, product))
 
 
-binary("aten::xlogy.Tensor", "aten::xlogy.Scalar_Other", "aten::xlogy.Scalar_Self", int_to_float=True)(xlogy)
+binary("aten::xlogy.Tensor", "aten::xlogy.Scalar_Other", "aten::xlogy.Scalar_Self", int_to_float=True, steps_in=HALVES)(
+    xlogy
+)
 binary(
     "aten::special_xlog1py",
     "aten::special_xlog1py.other_scalar",
     "aten::special_xlog1py.self_scalar",
     int_to_float=True,
+    steps_in=HALVES,
 )(xlog1py)
 
 
@@ -164,7 +168,7 @@ def entr(x: Value) -> Value:
     return hlo.select(hlo.is_nan(x), x, out)
 
 
-unary("aten::special_entr", int_to_float=True)(entr)
+unary("aten::special_entr", int_to_float=True, steps_in=HALVES)(entr)
 
 
 def erf_inv(x: Value) -> Value:
@@ -176,7 +180,7 @@ def erf_inv(x: Value) -> Value:
 unary("aten::erfinv", "prims::erf_inv", int_to_float=True)(erf_inv)
 
 
-@lower("aten::mvlgamma", pointwise=True)
+@lower("aten::mvlgamma")
 def mvlgamma(self: Value, p: int) -> Value:
     def build(x: Value) -> Value:
         total = hlo.full_like(x, p * (p - 1) / 4 * math.log(math.pi))
