@@ -186,7 +186,7 @@ class CallViewer {
     }
     AT_DISPATCH_V2(fitting_dtype(number), "a number", AT_WRAP([&] { number.to<scalar_t>(); }),
                    AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
-                   AT_EXPAND(AT_FLOAT8_TYPES), c10::kHalf, c10::kBFloat16, c10::kBool);
+                   AT_EXPAND(AT_FLOAT8_TYPES), c10::kHalf, c10::kBFloat16, c10::kBool, c10::kComplexHalf);
   }
 
   void scalar(c10::ScalarType dtype, bool weak, int64_t first, std::optional<int64_t> second = std::nullopt) {
