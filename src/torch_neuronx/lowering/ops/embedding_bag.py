@@ -183,17 +183,16 @@ def embedding_bag_dense_backward(
         )
         return hlo.convert(_add_elements(table, rows, hlo.convert(grad, dtype)), grad.dtype)
     i, bags = hlo.convert(indices, torch.int64), hlo.convert(offset2bag, torch.int64)
-    rows = hlo.convert(hlo.take_rows(grad, bags), dtype)
-    column = (i.numel, 1)
+    scale = hlo.full((i.numel,), 1, torch.float64)
     if per_sample_weights is not None:
-        rows = rows * hlo.reshape(hlo.convert(per_sample_weights, dtype), column)
+        scale = hlo.convert(per_sample_weights, torch.float64)
     if mode == MEAN:
-        sizes = hlo.convert(hlo.take_rows(bag_size, bags), dtype)
-        rows = hlo.divide(rows, hlo.reshape(hlo.maximum(sizes, 1), column))
+        scale = hlo.divide(scale, hlo.convert(hlo.maximum(hlo.take_rows(bag_size, bags), 1), torch.float64))
     if scale_grad_by_freq:
-        counts = hlo.take_rows(frequencies(i, num_weights), i)
-        rows = hlo.divide(rows, hlo.reshape(hlo.convert(counts, dtype), column))
-    return hlo.convert(scatter_rows(table, 0, _kept(i, i, padding_idx), rows, hlo.add), grad.dtype)
+        scale = hlo.divide(scale, hlo.convert(hlo.take_rows(frequencies(i, num_weights), i), torch.float64))
+    # one row after the other in the gradient's own dtype, as on the CPU
+    rows = hlo.take_rows(grad, bags) * hlo.reshape(hlo.convert(scale, grad.dtype), (i.numel, 1))
+    return scatter_rows(hlo.convert(table, grad.dtype), 0, _kept(i, i, padding_idx), rows, hlo.add)
 
 
 def _add_elements(table: Value, rows: Value, grad: Value) -> Value:
