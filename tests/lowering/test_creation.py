@@ -63,3 +63,11 @@ def test_fills():
     check(lambda v: v[1:].fill_(1), x.clone())
     check(aten.fill_.Scalar, torch.zeros(2, dtype=torch.complex64), 1 + 2j)
     check(aten.fill.Scalar, torch.zeros(3, dtype=torch.bool), 5)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, -8.000001, -4.0), (1.0, 5.000001, 2.0), (-0.9, 2.1, 2.0), (2.1, -2.9, -1.0)])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32], ids=str)
+def test_arange_of_fractions(bounds, dtype):
+    """int64 cuts the bounds before it counts the steps, other dtypes after."""
+    check(aten.arange.start_step, *bounds, dtype=dtype)
+    assert torch.arange(*bounds, dtype=dtype, device="neuron").tolist() == torch.arange(*bounds, dtype=dtype).tolist()

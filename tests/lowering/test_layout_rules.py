@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import torch_neuronx
+
 COLUMNS = torch.rand(10, 5).t().contiguous().t()
 IMAGE = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
 
@@ -30,6 +32,15 @@ FRESH: dict[str, Callable[[str], torch.Tensor]] = {
         torch.rand(3, 4, 5).permute(2, 1, 0).to(d), None, None, training=True
     ),
     "replicated edges of channels_last": lambda d: F.pad(IMAGE.to(d), (1, 1, 1, 1), mode="replicate"),
+    "real transform of a turned tensor": lambda d: torch.fft.rfft2(torch.rand(4, 5, 6).to(d), dim=(0, 1)),
+    "inverse real transform of columns": lambda d: torch.fft.irfft(COLUMNS.to(d)),
+    "right singular vectors": lambda d: torch.linalg.svd(COLUMNS.to(d), full_matrices=False)[2],
+    "eigenvectors": lambda d: torch.linalg.eig(torch.rand(4, 4).to(d))[1],
+    "least squares": lambda d: torch.linalg.lstsq(torch.rand(4, 3).to(d), torch.rand(4, 2).to(d))[0],
+    "shuffled pixels of channels_last": lambda d: F.pixel_shuffle(
+        torch.rand(1, 4, 2, 3).contiguous(memory_format=torch.channels_last).to(d), 2
+    ),
+    "xlogy of columns": lambda d: torch.xlogy(COLUMNS.to(d), torch.ones(5, device=d)),
     "geqrf": lambda d: torch.geqrf(torch.rand(4, 3).to(d))[0],
 }
 
@@ -60,3 +71,16 @@ def test_a_resized_out_argument_is_laid_out_as_on_the_cpu(name: str) -> None:
             RESIZED[name](COLUMNS.to(out.device), out)
     assert outs[1].stride() == outs[0].stride()
     torch.testing.assert_close(outs[1].cpu(), outs[0], rtol=1e-4, atol=1e-5)
+
+
+def test_an_out_argument_sized_by_data_stays_on_the_device() -> None:
+    with torch_neuronx.no_fallback(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = torch.masked_select(torch.tensor(3.0, device="neuron"), torch.tensor(True, device="neuron"))
+        out = torch.empty(0, device="neuron")
+        torch.masked_select(torch.tensor(3.0, device="neuron"), torch.tensor(True, device="neuron"), out=out)
+        where = torch.nonzero(
+            torch.tensor([0, 1, 1], device="neuron"), out=torch.empty(0, dtype=torch.int64, device="neuron")
+        )
+    assert one.cpu().tolist() == out.cpu().tolist() == [3.0]
+    assert where.cpu().tolist() == [[1], [2]]

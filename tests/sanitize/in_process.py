@@ -7,9 +7,13 @@ which does not follow a fork of a process with threads.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+# An editable installation finds its package before PYTHONPATH is looked at.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "_editable_skbc_torchneuron"]
 
 STARTS_PROCESSES = frozenset({"python", "entry_point"})
 FORKS = frozenset({"test_a_data_loader_pins"})

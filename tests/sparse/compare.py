@@ -62,12 +62,20 @@ def _gradients(out: Any, inputs: Any, cotangents: list[Tensor]) -> Sequence[Tens
     return torch.autograd.grad(tensors(out), [t for t in tensors(inputs) if t.requires_grad], cotangents)
 
 
-def coo(*size: int, nnz: int, sparse: int | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A random COO tensor with entries at equal places."""
+def coo(*size: int, nnz: int, sparse: int | None = None, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    """A COO tensor with entries at equal places: the same for equal arguments, so that few programs are compiled."""
+    draw = torch.Generator().manual_seed(seed)
     sparse = len(size) if sparse is None else sparse
-    indices = torch.stack([torch.randint(0, n, (nnz,)) for n in size[:sparse]])
-    values = torch.randn(nnz, *size[sparse:], dtype=torch.float64 if dtype == torch.int64 else dtype)
-    return torch.sparse_coo_tensor(indices, values.mul(3).to(dtype), size, check_invariants=True)
+    indices = torch.stack([torch.randint(0, n, (nnz,), generator=draw) for n in size[:sparse]])
+    kind = torch.float64 if dtype == torch.int64 else dtype
+    values = torch.randn(nnz, *size[sparse:], dtype=kind, generator=draw).mul(3).to(dtype)
+    return torch.sparse_coo_tensor(indices, values, size, check_invariants=True)
+
+
+def holey(*size: int, seed: int = 0) -> Tensor:
+    """A dense tensor of which about half is zero."""
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(size, generator=draw) * (torch.rand(size, generator=draw) > 0.5)
 
 
 def assert_same(got: Any, want: Any, *, values: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.sparse.compare import agree, coo
+from tests.sparse.compare import agree, coo, holey
 from torch_neuronx import no_fallback
 
 COMPRESSED = {
@@ -56,7 +56,7 @@ def test_coalesce_adds_what_is_at_one_place():
 
 
 def test_dense_to_every_layout_and_back():
-    x = torch.randn(4, 6) * (torch.rand(4, 6) > 0.5)
+    x = holey(4, 6)
     with no_fallback():
         agree(lambda d: [d.to_sparse(), d.to_sparse(1), d.to_sparse().to_dense()], x)
         for convert in COMPRESSED.values():
@@ -65,7 +65,7 @@ def test_dense_to_every_layout_and_back():
 
 @pytest.mark.parametrize("source", COMPRESSED)
 def test_between_compressed_layouts(source):
-    x = COMPRESSED[source](torch.randn(4, 6) * (torch.rand(4, 6) > 0.5))
+    x = COMPRESSED[source](holey(4, 6))
     targets = ["bsr", "bsc"] if source in ("bsr", "bsc") else list(COMPRESSED)
     with no_fallback():
         agree(lambda x: [COMPRESSED[target](x) for target in targets], x)

@@ -12,6 +12,7 @@ from torch_neuronx import _C
 from torch_neuronx.debug import tracking
 from torch_neuronx.eager.resolve import decode_enum
 from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.errors import SIZE_FROM_DATA
 from torch_neuronx.lowering.forms import Form
 from torch_neuronx.lowering.forms import resolve as form_of
 from torch_neuronx.lowering.table import overload, steps
@@ -20,7 +21,7 @@ from torch_neuronx.lowering.table import overload, steps
 def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     """The op's returns as a tuple. Written arguments get their new values; fresh ones come back on the device."""
     op, form = overload(name), form_of(name)
-    if form.functional in steps:
+    if form.functional in steps or reason == SIZE_FROM_DATA:
         return _as_tuple(_run_in_steps(form, args), len(op._schema.returns))
     tracking.refuse_or_count(name, reason, args)
     return on_cpu(name, args, torch.Tensor.cpu, _host_generator)
@@ -51,10 +52,16 @@ def on_cpu(
 def _run_in_steps(form: Form, args: tuple[Any, ...]) -> Any:
     """On the device after all, as several calls; a derived form writes the functional one's result."""
     positional, named = bind_arguments(overload(form.functional), [args[i] for i in form.arguments], {})
-    result = steps[form.functional](*positional, **named)
-    for position in form.written:
-        _write_back(args[position], result)
-    return args[form.written[0]] if form.written else result
+    run = overload(form.functional) if form.derived else steps[form.functional]
+    result = run(*positional, **named)
+    if not form.written:
+        return result
+    targets = [args[p] for p in form.written]
+    for target, value in zip(targets, _as_tuple(result, len(targets)), strict=True):
+        if target.dtype != value.dtype:
+            raise RuntimeError(f"{form.name}: self and result must have the same scalar type")
+        _write_back(target, value)
+    return targets[0] if len(targets) == 1 else tuple(targets)
 
 
 def _device(args: tuple[Any, ...]) -> torch.device:
@@ -103,6 +110,7 @@ def _write_back(target: Any, value: Any) -> None:
             return
         if target.shape != value.shape:
             torch.ops.aten._resize_output_.default(target, value.shape, target.device)  # with torch's warning
+            target.as_strided_(value.shape, value.stride())
         target.copy_(value)
 
 

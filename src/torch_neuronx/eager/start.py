@@ -46,6 +46,15 @@ _NOTHING_SHARED = frozenset(
     }
 )
 _NO_PART_SHARED = frozenset({"masked_scatter"})
+# Those of them that copy self into out= first, which may then be anything.
+_COPIES_SELF = ("index_add", "index_copy", "index_fill", "index_reduce", "put", "scatter")
+# Where torch refuses a number that does not fit a dtype (Fit in csrc/dispatch/operator.h): 1 self's, 2 the result's,
+# 3 that of the arithmetic.
+_FIT = {
+    **dict.fromkeys(("fill", "masked_fill", "index_fill", "scatter", "constant_pad_nd", "threshold", "hardtanh"), 1),
+    **dict.fromkeys(("add", "sub", "rsub", "clamp", "clamp_min", "clamp_max"), 2),
+    **dict.fromkeys(("addcmul", "addcdiv", "lerp"), 3),
+}
 _lock = threading.RLock()
 
 
@@ -94,7 +103,9 @@ def _bind(form: Form, row: Row) -> None:
     flags |= _OVERLAP * (op._schema.name.removeprefix("aten::") in _ONE_VALUE)
     flags |= _DRAWN_ON_CPU * (row.random and form.name not in _NOT_ON_CPU)
     base = form.functional.removeprefix("aten::").partition(".")[0]
-    flags |= _NOTHING * (base in _NOTHING_SHARED) | _NO_PART * (row.pointwise or base in _NO_PART_SHARED)
+    copies = base.startswith(_COPIES_SELF) and any(a.is_out for a in arguments)
+    flags |= _NOTHING * (base in _NOTHING_SHARED and not copies)
+    flags |= _NO_PART * (row.pointwise or base in _NO_PART_SHARED) | _FIT.get(base, 0) << 8
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
         flags |= _REGISTER
     _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)

@@ -11,7 +11,7 @@ import torch
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
 from torch_neuronx.lowering.dtypes import storage_dtype
-from torch_neuronx.lowering.errors import ResizeNeeded, Unsupported
+from torch_neuronx.lowering.errors import SIZE_FROM_DATA, ResizeNeeded, Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
 from torch_neuronx.lowering.refusals.written import refuse_written
@@ -272,10 +272,11 @@ def _check_written(form: Form, position: int, spec: Any, value: Any) -> None:
         return
     if spec is None or value is None:
         return
-    if isinstance(value, Sized):
-        raise Unsupported("an out= argument takes a result whose size depends on data")
+    result = value.value if isinstance(value, Sized) else value
     sizes = spec.layout.sizes
-    refuse_written(form.functional, value.dtype, spec.dtype)
+    refuse_written(form.functional, result.dtype, spec.dtype)
+    if isinstance(value, Sized):
+        raise Unsupported(SIZE_FROM_DATA)
     if value.shape != sizes and overload(form.name)._schema.arguments[position].is_out:
         raise ResizeNeeded({position: Layout(value.shape, contiguous_strides(value.shape))})
     if value.shape != sizes and hlo.broadcast_shapes(value.shape, sizes) != sizes:

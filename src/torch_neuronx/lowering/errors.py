@@ -25,3 +25,7 @@ class ResizeNeeded(Exception):
     def __init__(self, resized: dict[int, Layout]) -> None:
         super().__init__(f"out= arguments {sorted(resized)} change shape")
         self.resized = resized
+
+
+# The reason of an out= call whose result's size only the data shows: the op runs natively, then its result is copied.
+SIZE_FROM_DATA = "the size of the result, and so of out=, depends on data"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
 from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
+from torch.utils._pytree import tree_leaves, tree_map
 
+from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.table import overload
 from torch_neuronx.lowering.views import Layout, contiguous_strides
 
-# (the functional overload's arguments on the meta device, the layout of its first result) -> what the CPU gives
+# (the functional overload's arguments on the meta device, the layout of one result) -> what the CPU gives
 Rule = Callable[[Sequence[Any], Layout], Layout]
 
 
@@ -18,10 +22,16 @@ def has_rule(name: str) -> bool:
     return name in _RULES
 
 
-def corrected(name: str, arguments: Sequence[Any], first: Layout) -> Layout:
-    """The layout of the first result of functional overload `name`."""
-    rule = _RULES.get(name)
-    return first if rule is None else rule(arguments, first)
+def corrected(name: str, position: int, arguments: Sequence[Any], layout: Layout) -> Layout:
+    """The layout of one result of functional overload `name`."""
+    rules = _RULES.get(name, ())
+    rule = rules[position] if position < len(rules) else None
+    return layout if rule is None else rule(arguments, layout)
+
+
+def rules_of(name: str) -> int:
+    """How many results, from the first, may have one."""
+    return len(_RULES.get(name, ()))
 
 
 def _in_format(memory_format: torch.memory_format, sizes: tuple[int, ...]) -> Layout:
@@ -29,58 +39,112 @@ def _in_format(memory_format: torch.memory_format, sizes: tuple[int, ...]) -> La
     return Layout(sizes, tuple(like.stride()))
 
 
-def _elementwise(arguments: Sequence[Any], first: Layout) -> Layout:
-    """Operands broadcast, then the order of memory they agree on; a loss that was reduced has no order."""
-    tensors = [x for x in arguments if isinstance(x, torch.Tensor) and x.dim()]
-    if not first.sizes:
-        return first
-    operands = [x.expand(first.sizes) for x in tensors]
-    return Layout(first.sizes, tuple(compute_elementwise_output_strides(*operands))) if operands else first
+def _elementwise(arguments: Sequence[Any], layout: Layout) -> Layout:
+    """Operands broadcast, then the order of memory they agree on."""
+    operands = [x for x in arguments if isinstance(x, torch.Tensor) and x.dim()]
+    if not operands or not layout.sizes:
+        return layout
+    expanded = [x.expand(layout.sizes) for x in operands]
+    return Layout(layout.sizes, tuple(compute_elementwise_output_strides(*expanded)))
 
 
-def _like_input(arguments: Sequence[Any], first: Layout) -> Layout:
+def _like_input(arguments: Sequence[Any], layout: Layout) -> Layout:
     """channels_last if the first argument is, else contiguous."""
-    if len(arguments[0].shape) != len(first.sizes):
-        return first
-    return _in_format(suggest_memory_format(arguments[0]), first.sizes)
+    if len(arguments[0].shape) != len(layout.sizes):
+        return layout
+    return _in_format(suggest_memory_format(arguments[0]), layout.sizes)
 
 
-def _convolution(arguments: Sequence[Any], first: Layout) -> Layout:
+def _convolution(arguments: Sequence[Any], layout: Layout) -> Layout:
     """channels_last if the input or the weight is."""
     formats = [suggest_memory_format(x) for x in arguments[:2]]
     chosen = next((f for f in formats if f is not torch.contiguous_format), torch.contiguous_format)
-    return _in_format(chosen, first.sizes)
+    return _in_format(chosen, layout.sizes)
 
 
-def _columns(arguments: Sequence[Any], first: Layout) -> Layout:
+def _columns(arguments: Sequence[Any], layout: Layout) -> Layout:
     """LAPACK's order: each matrix column by column."""
-    *batch, rows, columns = first.sizes
+    if len(layout.sizes) < 2:
+        return layout
+    *batch, rows, columns = layout.sizes
     turned = contiguous_strides((*batch, columns, rows))
-    return Layout(first.sizes, (*turned[:-2], turned[-1], turned[-2]))
+    return Layout(layout.sizes, (*turned[:-2], turned[-1], turned[-2]))
 
 
-_RULES: Final[dict[str, Rule]] = {
-    **dict.fromkeys(
-        ("aten::copysign.Tensor", "aten::div.Tensor_mode", "aten::floor_divide", "aten::binary_cross_entropy"),
-        _elementwise,
-    ),
-    **dict.fromkeys(
-        (
-            "aten::native_batch_norm",
-            "aten::_native_batch_norm_legit",
-            "aten::_native_batch_norm_legit.no_stats",
-            "aten::_native_batch_norm_legit_functional",
-            "aten::_native_batch_norm_legit_no_training",
-            "aten::_batch_norm_with_update",
-            "aten::_batch_norm_with_update_functional",
-            "aten::_batch_norm_no_update",
-            "aten::replication_pad2d",
-            "aten::replication_pad3d",
-            "aten::max_unpool2d",
-            "aten::max_unpool3d",
-        ),
-        _like_input,
-    ),
-    **dict.fromkeys(("aten::convolution", "aten::convolution_overrideable"), _convolution),
-    "aten::geqrf": _columns,
+def _solution(arguments: Sequence[Any], layout: Layout) -> Layout:
+    """The part of LAPACK's array, which has room for both the right-hand side and the solution."""
+    if arguments[1].dim() < 2 or arguments[1].dim() < arguments[0].dim():
+        return layout
+    rows = max(arguments[0].shape[-2:])
+    *batch, _, columns = layout.sizes
+    return Layout(layout.sizes, (*contiguous_strides((*batch, rows * columns))[:-1], 1, rows))
+
+
+def _hinted(name: str, position: int, arguments: Sequence[Any], layout: Layout) -> Layout:
+    """Meta kernels that take a meta tensor for CUDA's say what the CPU does when they see a fake CPU tensor."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def fake(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+
+    op = overload(name)
+    with FakeTensorMode(), torch.no_grad():
+        positional, named = bind_arguments(op, tree_map(fake, list(arguments)), {})
+        out = tree_leaves(op(*positional, **named))[position]
+    return Layout(tuple(out.shape), tuple(out.stride()))
+
+
+_ELEMENTWISE: Final = (
+    "aten::copysign.Tensor",
+    "aten::div.Tensor_mode",
+    "aten::floor_divide",
+    "aten::binary_cross_entropy",
+    "aten::xlogy.Tensor",
+    "aten::special_xlog1py",
+    "aten::native_dropout_backward",
+)
+_LIKE_INPUT: Final = (
+    "aten::native_batch_norm",
+    "aten::_native_batch_norm_legit",
+    "aten::_native_batch_norm_legit.no_stats",
+    "aten::_native_batch_norm_legit_functional",
+    "aten::_native_batch_norm_legit_no_training",
+    "aten::_batch_norm_with_update",
+    "aten::_batch_norm_with_update_functional",
+    "aten::_batch_norm_no_update",
+    "aten::replication_pad2d",
+    "aten::replication_pad3d",
+    "aten::max_unpool2d",
+    "aten::max_unpool3d",
+    "aten::pixel_shuffle",
+    "aten::pixel_unshuffle",
+    "aten::channel_shuffle",
+    "aten::native_channel_shuffle",
+)
+_HINTED: Final = {
+    "aten::_fft_r2c": (0,),
+    "aten::_fft_c2r": (0,),
+    "aten::_fft_c2c": (0,),
+    "aten::_linalg_svd": (2,),
+    "aten::linalg_eig": (1,),
+    "aten::_linalg_eig": (1,),
+    "aten::nonzero_static": (0,),
+}
+
+# An out= argument of these that is resized becomes contiguous, whatever the fresh result is.
+RESIZED_CONTIGUOUS: Final = frozenset(("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c", "aten::slice_scatter"))
+
+# overload -> a rule for each result, from the first
+_RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
+    **dict.fromkeys(_ELEMENTWISE, (_elementwise,)),
+    **dict.fromkeys(_LIKE_INPUT, (_like_input,)),
+    **dict.fromkeys(("aten::convolution", "aten::convolution_overrideable"), (_convolution,)),
+    **{
+        name: tuple(partial(_hinted, name, i) if i in which else None for i in range(max(which) + 1))
+        for name, which in _HINTED.items()
+    },
+    "aten::geqrf": (_columns,),
+    "aten::linalg_lstsq": (_solution,),
 }

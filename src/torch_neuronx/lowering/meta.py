@@ -12,10 +12,10 @@ import torch
 from torch_neuronx.lowering.call import Later, Meta
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.iteration import broadcast, result_layout
-from torch_neuronx.lowering.layout_rules import corrected, has_rule
+from torch_neuronx.lowering.layout_rules import RESIZED_CONTIGUOUS, corrected, has_rule, rules_of
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import overload, rows
-from torch_neuronx.lowering.views import Layout
+from torch_neuronx.lowering.views import Layout, contiguous_strides
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ _NOT_THE_CALLERS_FAULT = (
 )
 
 # What kernels raise as IndexError and Python's meta kernels as RuntimeError.
-_INDEX_ERRORS = ("index_copy_(): ", "index_add_(): Number", "index_select(): Index is supposed")
+_INDEX_ERRORS = ("index_copy_(): When", "index_copy_(): Number", "index_select(): Index is supposed")
 
 # Returned tensors (by position) that meta kernels describe as no device, or not the CPU, returns
 # them: (1,) where a lone sample's loss is 0-d, saved statistics where evaluation saves none or in a
@@ -133,7 +133,9 @@ def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, 
                 f"output with shape {list(target.layout.sizes)} doesn't match the broadcast shape "
                 f"{list(meta.layout.sizes)}"
             )
-        resized[position] = meta.layout
+        sizes = meta.layout.sizes
+        contiguous = form.functional in RESIZED_CONTIGUOUS or not meta.layout.dense
+        resized[position] = Layout(sizes, contiguous_strides(sizes)) if contiguous else meta.layout
     return resized
 
 
@@ -202,14 +204,13 @@ def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
 def without_meta(call: Call) -> list[Later]:
     """What there is to say of a call's results without a meta kernel."""
     stand_ins = [_stand_in(x, "meta") for x in call.args]
-    return [Later(partial(corrected, call.name, stand_ins))] if has_rule(call.name) else []
+    return [Later(partial(corrected, call.name, i, stand_ins)) for i in range(rules_of(call.name))]
 
 
 def _as_on_cpu(name: str, stand_ins: Sequence[Any], metas: Sequence[Meta | None]) -> Sequence[Meta | None]:
-    if not metas or (first := metas[0]) is None:
+    if not has_rule(name):
         return metas
-    _, *others = metas
-    return [Meta(first.dtype, corrected(name, stand_ins, first.layout)), *others]
+    return [m and Meta(m.dtype, corrected(name, i, stand_ins, m.layout)) for i, m in enumerate(metas)]
 
 
 def _flat_metas(out: Any) -> Sequence[Meta | None]:

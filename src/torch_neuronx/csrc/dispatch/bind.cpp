@@ -47,7 +47,8 @@ void set_flags(std::vector<bool>& flags, PyObject* positions) {
 
 // describe(name, overload, flags, operand positions, unread positions): what the table says.
 // flags: 1 pointwise, 2 random, 4 host inputs, 8 register a kernel, 16 may write elements that share memory,
-// 32 random and known to the CPU, 64 what is written may not share a part, 128 nor the whole, of what is read.
+// 32 random and known to the CPU, 64 what is written may not share a part, 128 nor the whole, of what is read;
+// flags / 256 is a Fit.
 PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
     TORCH_CHECK(count == 5, "bind_operator takes 5 arguments");
@@ -62,6 +63,7 @@ PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
     op.overlap = (flags & 16) != 0;
     op.drawn_on_cpu = (flags & 32) != 0;
     op.sharing = (flags & 128) != 0 ? Sharing::Nothing : (flags & 64) != 0 ? Sharing::Same : Sharing::Any;
+    op.fit = static_cast<Fit>(flags >> 8);
     set_flags(op.operand, args[3]);
     set_flags(op.unread, args[4]);
     if ((flags & 8) != 0) {

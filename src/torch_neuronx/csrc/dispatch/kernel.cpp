@@ -282,6 +282,7 @@ void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stac
     if (entry == nullptr) {
       continue;
     }
+    check_sharing(op, call);
     if (entry->fallback) {
       return run_on_host(op, schema, stack, entry->reason);
     }

@@ -1,6 +1,8 @@
 #include "dispatch/key.h"
 
+#include <ATen/Dispatch_v2.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/OpMathType.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -153,6 +155,9 @@ class CallViewer {
       word(v.isDouble() ? bits_of(v.toDouble()) : v.isInt() ? v.toInt() : v.toBool());
       return;
     }
+    if (op_.fit != Fit::Free && !call_.tensors.empty()) {
+      check_fits(v.toScalar());
+    }
     if (v.isDouble()) {
       scalar(c10::ScalarType::Double, true, bits_of(v.toDouble()));
     } else if (v.isInt()) {
@@ -163,6 +168,25 @@ class CallViewer {
       const auto c = v.toComplexDouble();
       scalar(c10::ScalarType::ComplexDouble, true, bits_of(c.real()), bits_of(c.imag()));
     }
+  }
+
+  c10::ScalarType fitting_dtype(const c10::Scalar& number) const {
+    const c10::ScalarType self = call_.tensors[0].tensor.scalar_type();
+    if (op_.fit == Fit::Promoted && number.isFloatingPoint() && c10::isIntegralType(self, true)) {
+      return c10::get_default_dtype_as_scalartype();
+    }
+    return op_.fit == Fit::Computed ? at::toOpMathType(self) : self;
+  }
+
+  // Raises in torch's words: value cannot be converted to type int8_t without overflow.
+  void check_fits(const c10::Scalar& number) const {
+    const at::Tensor& first = call_.tensors[0].tensor;
+    if (first.numel() == 1 && c10::isReducedFloatingType(first.scalar_type())) {
+      return;  // the CPU's way of filling one element rounds to infinity there: x[0] = 1e5
+    }
+    AT_DISPATCH_V2(fitting_dtype(number), "a number", AT_WRAP([&] { number.to<scalar_t>(); }),
+                   AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+                   AT_EXPAND(AT_FLOAT8_TYPES), c10::kHalf, c10::kBFloat16, c10::kBool, c10::kComplexHalf);
   }
 
   void scalar(c10::ScalarType dtype, bool weak, int64_t first, std::optional<int64_t> second = std::nullopt) {
@@ -346,26 +370,7 @@ class CallViewer {
     return true;
   }
 
-  // Only tensors of one slot can share memory.
-  void check_sharing() const {
-    for (size_t i = 0; i < call_.tensors.size(); ++i) {
-      for (size_t j = 0; j < call_.tensors.size() && call_.tensors[i].written; ++j) {
-        if (i == j || call_.tensors[i].slot != call_.tensors[j].slot) {
-          continue;
-        }
-        if (op_.sharing == Sharing::Nothing) {
-          at::assert_no_overlap(call_.tensors[i].tensor, call_.tensors[j].tensor);
-        } else {
-          at::assert_no_partial_overlap(call_.tensors[i].tensor, call_.tensors[j].tensor);
-        }
-      }
-    }
-  }
-
   void finish() {
-    if (op_.sharing != Sharing::Any && call_.slots.size() < call_.tensors.size()) {
-      check_sharing();
-    }
     call_.flat = can_flatten();
     word(call_.flat ? call_.tensors[0].tensor.numel() : -1);
     for (const SlotLeaf& slot : call_.slots) {
@@ -418,6 +423,24 @@ class CallViewer {
 };
 
 }  // namespace
+
+void check_sharing(const Operator& op, const CallView& call) {
+  if (op.sharing == Sharing::Any || call.slots.size() == call.tensors.size()) {
+    return;  // only tensors of one slot can share memory
+  }
+  for (const TensorLeaf& target : call.tensors) {
+    for (const TensorLeaf& other : call.tensors) {
+      if (!target.written || &target == &other || target.slot != other.slot) {
+        continue;
+      }
+      if (op.sharing == Sharing::Nothing) {
+        at::assert_no_overlap(target.tensor, other.tensor);
+      } else {
+        at::assert_no_partial_overlap(target.tensor, other.tensor);
+      }
+    }
+  }
+}
 
 void view_call(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack, CallView& call) {
   CallViewer(op, schema, call).run(stack);

@@ -71,6 +71,9 @@ struct CallView {
   const char* refusal = nullptr;  // the core cannot describe this call: run it on the CPU
 };
 
+// Raises torch's error when what is written overlaps what is read in a way the op does not allow.
+void check_sharing(const Operator& op, const CallView& call);
+
 // Takes the call apart. Moves CPU index tensors to the device (in `stack`) when the op allows it.
 // Raises for tensors on different devices.
 void view_call(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack, CallView& call);

@@ -23,6 +23,14 @@ enum class Sharing : uint8_t {
   Nothing,  // gather, scatter, index_*, cat
 };
 
+// To which dtype a run-time number is converted, where torch refuses one that does not fit.
+enum class Fit : uint8_t {
+  Free,      // an operand: it wraps or becomes infinite
+  Self,      // that of the first tensor
+  Promoted,  // that of the result: a fraction beside integers has the default dtype
+  Computed,  // that of the first tensor's arithmetic: float for float16
+};
+
 struct Operator {
   std::string name;  // "aten::add.Tensor"
   bool pointwise = false;
@@ -31,6 +39,7 @@ struct Operator {
   bool host_inputs = false;
   bool overlap = false;  // may write a tensor whose elements share memory
   Sharing sharing = Sharing::Any;
+  Fit fit = Fit::Free;
   std::vector<bool> operand;          // per argument: a Scalar or float that is passed at run time
   std::vector<bool> written;          // per argument
   std::vector<bool> unread;           // per argument: overwritten without being read when it is whole

@@ -68,6 +68,13 @@ void check_broadcast(const at::Tensor& self, const at::Tensor& dst) {
               " doesn't match the broadcast shape ", at::IntArrayRef(shape));
 }
 
+// Two views of the same elements: nothing to copy, whatever else could be said against it.
+bool is_same_data(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.strides() == b.strides() &&
+         a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg();
+}
+
 bool covers_storage(const at::Tensor& t) {
   const auto numel = static_cast<int64_t>(t.storage().nbytes() / t.itemsize());
   return t.storage_offset() == 0 && t.numel() == numel && dispatch::is_dense(t.sizes(), t.strides());
@@ -119,6 +126,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     host_to_device(self, dst);
   } else if (dst.device().is_cpu()) {
     device_to_host(self, dst);
+  } else if (is_same_data(self, dst)) {
+    return dst;
   } else if (self.device() == dst.device()) {
     device_to_device(self, dst);
   } else {

@@ -87,7 +87,9 @@ def divide(a: Value, b: Value) -> Value:
 binary("aten::div.Tensor", "aten::div.Scalar", int_to_float=True, opmath=True)(divide)
 
 
-def _require_nonzero(b: Value) -> None:
+def _require_nonzero(a: Value, b: Value) -> None:
+    if 0 in a.shape:
+        return  # nothing is divided, even by a lone zero
     require(hlo.all_(hlo.ne(b, 0)), "RuntimeError", "ZeroDivisionError")
 
 
@@ -97,7 +99,7 @@ def _signs_differ(remainder: Value, b: Value) -> Value:
 
 def trunc_divide(a: Value, b: Value) -> Value:
     if is_integral(a.dtype):
-        _require_nonzero(b)
+        _require_nonzero(a, b)
         return a / b
     a, b = hlo.operands(a, b)
     return hlo.trunc(a / hlo.opaque(b))
@@ -114,7 +116,7 @@ def _trunc_divided(self: Scalar, other: Scalar) -> Value:
 def floor_divide(a: Value, b: Value) -> Value:
     """Python's floor division: exact for floats through fmod, as torch's div_floor kernels."""
     if is_integral(a.dtype):
-        _require_nonzero(b)
+        _require_nonzero(a, b)
         quotient = a / b
         if not a.dtype.is_signed:
             return quotient
@@ -157,7 +159,7 @@ binary("aten::floor_divide", "aten::floor_divide.Scalar", steps_in=HALVES)(floor
 
 def fmod(a: Value, b: Value) -> Value:
     if is_integral(a.dtype):
-        _require_nonzero(b)
+        _require_nonzero(a, b)
     return hlo.remainder(a, b)
 
 

@@ -97,6 +97,8 @@ def arange_values(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Value:
     """start + i * step in torch's accumulation type: int64 for integers, double for floats."""
     if dtype is torch.bool or dtype.is_complex:
         raise Unsupported(f"torch has no arange of {dtype}")
+    if dtype is torch.int64:  # cut before they are counted; narrower integers are counted as they come
+        start, end, step = int(start), int(end), int(step)
     exact = all(isinstance(x, int) for x in (start, end, step))
     length = -(-(end - start) // step) if exact else math.ceil((end - start) / step)
     wide = torch.int64 if is_integral(dtype) else torch.float64

@@ -73,6 +73,7 @@ def _gather(x: Value, p: Placement) -> Value:
 
 def _scatter(x: Value, p: Placement, values: Value, combine: Combine | None) -> Value:
     target = p.result(x)
+    values = hlo.broadcast_to(values, target)
     if not math.prod(target):
         return x
     depth = p.dims[-1] + 1
@@ -90,7 +91,7 @@ def _scatter(x: Value, p: Placement, values: Value, combine: Combine | None) -> 
             along = hlo.iota(shape, place if place < p.first else place + len(p.shape))
         rows, stride = rows + along * stride, stride * x.shape[d]
     inside = hlo.broadcast_in_dim(hlo.broadcast_to(inside, p.shape), shape, range(p.first, p.first + len(p.shape)))
-    return scatter_blocks(x, hlo.select(inside, rows, -1), depth, hlo.broadcast_to(values, target), combine)
+    return scatter_blocks(x, hlo.select(inside, rows, -1), depth, values, combine)
 
 
 def _positions(x: Value, indices: Sequence[Value | None]) -> tuple[dict[int, Value], list[tuple[int, Value]]]:
@@ -173,7 +174,10 @@ def _put_masked(x: Value, dim: int, mask: Value, values: Value, accumulate: bool
     n = mask.numel
     merged = hlo.reshape(x, (*x.shape[:dim], n, *x.shape[dim + mask.ndim :]))
     chosen = hlo.reshape(mask, [n if d == dim else 1 for d in range(merged.ndim)])
-    new = hlo.reshape(values, (1,) * (merged.ndim - values.ndim) + values.shape)
+    surplus = max(values.ndim - merged.ndim, 0)
+    if math.prod(values.shape[:surplus]) != 1:
+        raise Unsupported(f"a value of shape {values.shape} for {merged.ndim} dimensions, which torch refuses")
+    new = hlo.reshape(values, (1,) * (merged.ndim - values.ndim) + values.shape[surplus:])
     length = new.shape[dim]
     if length != 1:
         flags = hlo.convert(hlo.flatten(mask), torch.int64)
@@ -181,7 +185,7 @@ def _put_masked(x: Value, dim: int, mask: Value, values: Value, accumulate: bool
         total = hlo.sum_(flags)
         text = f"shape mismatch: value tensor with {length} entries along dimension {dim} must match the mask's count"
         require(hlo.eq(total, length), "RuntimeError", text)
-        if not length:
+        if not length or not x.numel:
             return x
         new = hlo.take_rows(new, hlo.clamp(0, counts - 1, length - 1), dim)
     new = hlo.broadcast_to(new, merged.shape)
@@ -194,7 +198,7 @@ def _put(self: Value, indices: Sequence[Value | None], values: Value, accumulate
     if not self.numel and not masks:
         return self
     if len(masks) == 1 and not entries:
-        return _put_masked(self, *masks[0], values, accumulate) if self.numel else self
+        return _put_masked(self, *masks[0], values, accumulate)
     if masks:
         entries = _unmask(entries, masks, _mask_length(self, entries, masks, values))
     if not entries:

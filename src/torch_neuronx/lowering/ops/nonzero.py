@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.table import in_steps, lower
+from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Sized, Value
 
 
@@ -49,15 +48,3 @@ def masked_select(self: Value, mask: Value) -> Sized:
     if not positions.numel:
         return Sized(hlo.full((0,), 0, self.dtype), count)
     return Sized(hlo.take_rows(hlo.flatten(hlo.broadcast_to(self, shape)), positions), count)
-
-
-@in_steps("aten::nonzero")  # into an out= argument
-def nonzero_in_steps(self: Tensor) -> Tensor:
-    out: Tensor = torch.ops.aten.nonzero.default(self)
-    return out
-
-
-@in_steps("aten::masked_select")
-def masked_select_in_steps(self: Tensor, mask: Tensor) -> Tensor:
-    out: Tensor = torch.ops.aten.masked_select.default(self, mask)
-    return out

@@ -180,7 +180,7 @@ def erf_inv(x: Value) -> Value:
 unary("aten::erfinv", "prims::erf_inv", int_to_float=True)(erf_inv)
 
 
-@lower("aten::mvlgamma", pointwise=True)
+@lower("aten::mvlgamma")
 def mvlgamma(self: Value, p: int) -> Value:
     def build(x: Value) -> Value:
         total = hlo.full_like(x, p * (p - 1) / 4 * math.log(math.pi))

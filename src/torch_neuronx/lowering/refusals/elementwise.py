@@ -26,6 +26,14 @@ def integer_power(name: str, call: Call) -> None:
     base, exponent = call.args[0], call.args[1]
     if isinstance(exponent, int) and exponent < 0 and is_integral(base.dtype):
         raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if isinstance(exponent, (int, float)) and _too_large(exponent, base.dtype):
+        left_to_the_cpu(f"{exponent} as a power of {base.dtype}")
+
+
+def _too_large(number: float, dtype: torch.dtype) -> bool:
+    if dtype in INTEGER:
+        return isinstance(number, int) and not torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
+    return dtype is torch.float16 and torch.finfo(dtype).max < abs(number) < float("inf")
 
 
 def _alpha(name: str, call: Call) -> None:
