@@ -154,8 +154,13 @@ def _attend_at_once(p: _Problem, uniform: Value | None) -> tuple[Value, Value]:
     if uniform is not None:
         weights = weights * p.kept(uniform)
     seen = hlo.ne(total, 0)
-    out = hlo.select(seen, hlo.divide(_product(p, weights), hlo.select(seen, total, 1)), 0)
+    out = hlo.select(seen, hlo.divide(_product(p, _as_factor(p, weights)), hlo.select(seen, total, 1)), 0)
     return hlo.convert(out, p.query.dtype), logsumexp
+
+
+def _as_factor(p: _Problem, x: Value) -> Value:
+    """Factors of a matrix product have the tensors' precision, as in every flash attention."""
+    return hlo.convert(hlo.convert(x, p.query.dtype), p.inner)
 
 
 def _gradients(
@@ -203,14 +208,14 @@ def _gradients_at_once(
     def as_rows(x: Value) -> Value:
         return hlo.reshape(x, (b, -1, x.shape[3]))
 
-    d_value = hlo.dot_general(as_rows(dropped), p.rows(g), ([1], [1]), ([0], [0]))
+    d_value = hlo.dot_general(as_rows(_as_factor(p, dropped)), p.rows(g), ([1], [1]), ([0], [0]))
     d_weights = hlo.dot_general(p.rows(g), p.columns(p.value), ([2], [2]), ([0], [0]))
     d_weights = hlo.reshape(d_weights, s.shape)
     if kept is not None:
         d_weights = d_weights * kept
     inner = hlo.sum_(g * hlo.convert(out, p.inner), 3, keepdim=True)
     d_scores = weights * (d_weights - inner)
-    scaled = as_rows(d_scores * p.factor())
+    scaled = as_rows(_as_factor(p, d_scores) * p.factor())
     d_query = hlo.dot_general(scaled, p.columns(p.key), ([2], [1]), ([0], [0]))
     d_key = hlo.dot_general(scaled, p.rows(p.query), ([1], [1]), ([0], [0]))
     return d_query, d_key, d_value, d_scores
