@@ -77,7 +77,8 @@ class TestOnAPlugin:
         assert runs[0]["donated"] == [[0, 1, 2, 3], [1, 2, 3, 4]]
 
     def test_host_copies_end_with_their_arrays(self, runs):
-        assert runs[1]["resident_megabytes_added"] < 30
+        # 300 if they did not; the allocator was seen to keep 38 on a loaded machine
+        assert runs[1]["resident_megabytes_added"] < 100
 
     def test_training_as_on_the_cpu(self, runs):
         losses = runs[0]["losses"]
