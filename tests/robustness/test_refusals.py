@@ -122,7 +122,20 @@ ALLOWED: dict[str, Callable[[str], torch.Tensor]] = {
     "integer to a power": lambda d: torch.arange(3, device=d) ** 3,
     "a dimension of a 0-d tensor": lambda d: torch.tensor(2.0, device=d).softmax(-1),
     "float to a negative power": lambda d: torch.arange(1.0, 4.0, device=d) ** -1,
+    "clamp_ by tensors of another integer dtype": lambda d: _shorts(d).clamp_(_ints(d, -1), _ints(d, 300)),
+    "clamp_min_ by a tensor of another integer dtype": lambda d: _shorts(d).clamp_min_(_ints(d, 70_000)),
+    "clamp_max into another integer dtype": lambda d: torch.clamp_max(
+        _shorts(d), _shorts(d), out=torch.empty(3, dtype=torch.int32, device=d)
+    ),
 }
+
+
+def _shorts(device: str) -> torch.Tensor:
+    return torch.tensor([5, -7, 400], dtype=torch.int16, device=device)
+
+
+def _ints(device: str, bound: int) -> torch.Tensor:
+    return torch.full((3,), bound, dtype=torch.int32, device=device)
 
 
 @pytest.mark.parametrize("name", ALLOWED)

@@ -18,12 +18,14 @@ _EXACT: Final = frozenset(
         "take", "topk", "tril", "triu", "trunc", "where",
     }
 )  # fmt: skip
+# Bounds that are tensors make clamp an elementwise op like any other.
+_CONVERTING: Final = frozenset({"aten::clamp.Tensor", "aten::clamp_min.Tensor", "aten::clamp_max.Tensor"})
 _TRUTH: Final = frozenset({"all", "any"})
 
 
 def refuse_written(functional: str, result: torch.dtype, written: torch.dtype) -> None:
     """What torch refuses is left to the CPU's op, which says so in torch's words."""
     name = short(functional)
-    exact = name in _EXACT or (name in _TRUTH and written is not torch.uint8)
+    exact = (name in _EXACT and functional not in _CONVERTING) or (name in _TRUTH and written is not torch.uint8)
     if (exact and result != written) or not torch.can_cast(result, written):
         raise Unsupported(f"a result of {result} written to {written}, which torch refuses")
