@@ -72,8 +72,13 @@ at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusiv
                                                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                    c10::scalarTypeToTypeMeta(result.dtype));
   if (like_first) {
+    // As on the CPU: the strides of dimensions of size 1 are those of the format.
     const at::Tensor& first = call.tensors[0].tensor;
-    impl->set_sizes_and_strides(first.sizes(), first.strides());
+    if (first.is_contiguous()) {
+      impl->set_sizes_contiguous(first.sizes());
+    } else {
+      impl->set_sizes_and_strides(first.sizes(), first.strides());
+    }
   } else {
     impl->set_sizes_and_strides(result.sizes, result.strides);
   }
