@@ -177,6 +177,7 @@ STRIDED: dict[str, Callable[[str], Any]] = {
         _ones(d, 2, 3, 4), torch.tensor([[True, True, False], [True, True, True]], device=d)
     ),
     "values": lambda d: strided(d).values(),
+    "attention": lambda d: torch._scaled_dot_product_attention_math(*[strided(d).unsqueeze(1)] * 3)[0],
     "unsqueeze and transpose": lambda d: strided(d).unsqueeze(2).transpose(1, 2),
     "moved to the device": lambda d: strided("cpu").to(d),
     "fill_ and zero_": lambda d: [strided(d).fill_(2), strided(d).zero_()],

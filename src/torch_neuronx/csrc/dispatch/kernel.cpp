@@ -85,13 +85,15 @@ at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusiv
   return at::Tensor(std::move(impl));
 }
 
-// A data-dependent number of rows: waits for the count and cuts the tensor to it.
+// A data-dependent number of rows: waits for the count and cuts the tensor to it, and its storage as torch sees it,
+// which nested tensors take the measure of. The array behind stays as long as it was made.
 void cut_rows(at::Tensor& tensor, PyObject* count) {
   const int64_t rows = *static_cast<const int64_t*>(runtime::host_pointer(count));
   c10::SmallVector<int64_t, 5> sizes(tensor.sizes().begin(), tensor.sizes().end());
   sizes[0] = rows;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_contiguous(sizes);
+  impl->unsafe_storage().unsafeGetStorageImpl()->set_nbytes(static_cast<size_t>(impl->numel()) * tensor.itemsize());
 }
 
 // The results of one execution, by index; writes are stored in their slots at once.

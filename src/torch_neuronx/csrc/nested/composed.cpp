@@ -8,6 +8,7 @@
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <torch/library.h>
 
 namespace {
@@ -92,6 +93,29 @@ Tensor from_padded_like(const Tensor& padded, const Tensor& example) {
   return from_padded(padded, example._nested_tensor_size(), false);
 }
 
+// The i-th part of a nested tensor, or the tensor beside all parts.
+Tensor part_of(const Tensor& t, int64_t i) { return t.is_nested() ? t.select(0, i) : t; }
+
+// Part by part, for the same reason.
+Tensor nested_where(const Tensor& condition, const Tensor& self, const Tensor& other) {
+  TORCH_CHECK(condition.is_nested(), "condition must be nested");
+  for (const Tensor* t : {&self, &other}) {
+    TORCH_CHECK(
+        t->is_nested() ? t->size(0) == condition.size(0) : t->dim() == 0,
+        "where of nested tensors on neuron takes nested tensors of as many parts, and numbers, got a tensor of ",
+        t->dim(), " dimensions. Use layout=torch.jagged.");
+  }
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < condition.size(0); ++i) {
+    parts.push_back(at::where(part_of(condition, i), part_of(self, i), part_of(other, i)));
+  }
+  return at::_nested_tensor_from_tensor_list(parts);
+}
+
+Tensor& nested_where_out(const Tensor& condition, const Tensor& self, const Tensor& other, Tensor& out) {
+  return out.copy_(nested_where(condition, self, other));
+}
+
 // nn.TransformerEncoder's layer in inference: over the padded tensor with a mask of the padding.
 Tensor encoder_layer(const Tensor& src, int64_t embed_dim, int64_t num_heads, const Tensor& qkv_weight,
                      const Tensor& qkv_bias, const Tensor& proj_weight, const Tensor& proj_bias, bool use_gelu,
@@ -118,6 +142,8 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
   m.impl("_nested_from_padded_and_nested_example", TORCH_FN(from_padded_like));
   m.impl("_transformer_encoder_layer_fwd", TORCH_FN(encoder_layer));
+  m.impl("where.self", TORCH_FN(nested_where));
+  m.impl("where.self_out", TORCH_FN(nested_where_out));
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_nested_from_padded", TORCH_FN(from_padded)); }

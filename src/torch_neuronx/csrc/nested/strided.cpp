@@ -89,8 +89,6 @@ void bind_elementwise(torch::Library& m) {
   m.impl("eq.Tensor", TORCH_FN(n::eq_tensor_nested));
   m.impl("ge.Scalar", TORCH_FN(n::ge_scalar_nested));
   m.impl("gt.Scalar", TORCH_FN(n::gt_scalar_nested));
-  m.impl("where.self", TORCH_FN(n::NestedTensor_where));
-  m.impl("where.self_out", TORCH_FN(n::NestedTensor_where_out));
   m.impl("masked_fill.Scalar", TORCH_FN(n::NestedTensor_masked_fill));
   m.impl("native_dropout", TORCH_FN(n::native_dropout_nested));
   m.impl("native_dropout_backward", TORCH_FN(n::native_dropout_backward));
