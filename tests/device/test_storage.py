@@ -139,3 +139,19 @@ def test_a_lazy_clone_is_a_copy():
     clone = torch._lazy_clone(tensor)
     clone.add_(1)
     assert tensor.cpu().tolist() == [0.0, 1.0, 2.0, 3.0] and clone.cpu().tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_storage_is_as_large_as_what_the_data_gave():
+    """Its array has room for all elements; torch sees the rows there are."""
+    x = torch.arange(12.0, device="neuron").view(3, 4)
+    for got, want in ((x[x > 6], x.cpu()[x.cpu() > 6]), (x.nonzero(), x.cpu().nonzero())):
+        assert got.untyped_storage().nbytes() == want.untyped_storage().nbytes() == want.numel() * want.itemsize
+    picked = x[x > 6]
+    picked.copy_(torch.arange(5.0))
+    picked[1:3].mul_(10)
+    assert (picked + 1).tolist() == [1.0, 11.0, 21.0, 4.0, 5.0]
+    assert picked.resize_(7)[:5].tolist() == [0.0, 10.0, 20.0, 3.0, 4.0]
+    file = io.BytesIO()
+    torch.save(x[x > 6], file)
+    file.seek(0)
+    assert torch.load(file).tolist() == [7.0, 8.0, 9.0, 10.0, 11.0]

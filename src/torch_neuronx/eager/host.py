@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,20 @@ from torch_neuronx.lowering.forms import Form
 from torch_neuronx.lowering.forms import resolve as form_of
 from torch_neuronx.lowering.table import overload, steps
 
+_thread = threading.local()
+
+
+def _stepping() -> list[str]:
+    """The overloads this thread runs in steps: one that has no native form as a step either runs on the CPU."""
+    if not hasattr(_thread, "stepping"):
+        _thread.stepping = []
+    return _thread.stepping
+
 
 def run(name: str, args: tuple[Any, ...], reason: str) -> tuple[Any, ...]:
     """The op's returns as a tuple. Written arguments get their new values; fresh ones come back on the device."""
     op, form = overload(name), form_of(name)
-    if form.functional in steps or reason == SIZE_FROM_DATA:
+    if (form.functional in steps or reason == SIZE_FROM_DATA) and name not in _stepping():
         return _as_tuple(_run_in_steps(form, args), len(op._schema.returns))
     tracking.refuse_or_count(name, reason, args)
     return on_cpu(name, args, torch.Tensor.cpu, _host_generator)
@@ -53,7 +63,11 @@ def _run_in_steps(form: Form, args: tuple[Any, ...]) -> Any:
     """On the device after all, as several calls; a derived form writes the functional one's result."""
     positional, named = bind_arguments(overload(form.functional), [args[i] for i in form.arguments], {})
     run = overload(form.functional) if form.derived else steps[form.functional]
-    result = run(*positional, **named)
+    _stepping().append(form.name)
+    try:
+        result = run(*positional, **named)
+    finally:
+        _stepping().pop()
     if not form.written:
         return result
     targets = [args[p] for p in form.written]

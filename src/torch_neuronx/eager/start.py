@@ -9,6 +9,7 @@ from functools import cache
 import torch
 
 from torch_neuronx import _C
+from torch_neuronx.eager import deterministic
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
@@ -16,6 +17,7 @@ from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
 _POINTWISE, _RANDOM, _HOST_INPUTS, _REGISTER, _OVERLAP, _DRAWN_ON_CPU, _NO_PART, _NOTHING = (1 << i for i in range(8))
+_ALERTS = 1 << 10
 _NUMBERS = frozenset({"number", "float", "Optional[number]", "Optional[float]", "List[number]"})
 # These have kernels of their own in the core.
 _OWN_KERNELS = frozenset({"aten::copy_", "aten::_copy_from", "aten::resize_", "aten::set_", "aten::record_stream"})
@@ -106,6 +108,7 @@ def _bind(form: Form, row: Row) -> None:
     copies = base.startswith(_COPIES_SELF) and any(a.is_out for a in arguments)
     flags |= _NOTHING * (base in _NOTHING_SHARED and not copies)
     flags |= _NO_PART * (row.pointwise or base in _NO_PART_SHARED) | _FIT.get(base, 0) << 8
+    flags |= _ALERTS * deterministic.may_alert(form.functional)
     if row.bind and form.name not in _OWN_KERNELS and _needs_kernel(op):
         flags |= _REGISTER
     _C.bind_operator(op._schema.name, op._schema.overload_name, flags, operands, unread)

@@ -55,11 +55,36 @@ def _like_input(arguments: Sequence[Any], layout: Layout) -> Layout:
     return _in_format(suggest_memory_format(arguments[0]), layout.sizes)
 
 
+def _like_second(arguments: Sequence[Any], layout: Layout) -> Layout:
+    """The gradient of an input, which comes after the result's gradient."""
+    return _like_input(arguments[1:], layout)
+
+
+def _rolled(arguments: Sequence[Any], layout: Layout) -> Layout:
+    """As the join of two parts for each dimension: channels_last when both are."""
+    x, shifts, dims = (*arguments, [])[:3]
+    chosen = suggest_memory_format(x)
+    for shift, dim in zip(shifts, dims, strict=False):
+        start = -shift % x.shape[dim] if x.shape[dim] else 0
+        parts = (x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start))
+        if any(suggest_memory_format(part) is not chosen or not part.numel() for part in parts):
+            chosen = torch.contiguous_format
+    return _in_format(chosen if dims else torch.contiguous_format, layout.sizes)
+
+
 def _convolution(arguments: Sequence[Any], layout: Layout) -> Layout:
-    """channels_last if the input or the weight is."""
+    """channels_last if the input or the weight is, but float64 in three dimensions never."""
+    if len(layout.sizes) != arguments[0].dim():  # the bias's gradient, where there is none of the input
+        return layout
     formats = [suggest_memory_format(x) for x in arguments[:2]]
+    if len(layout.sizes) == 5 and arguments[0].dtype is torch.float64:
+        return Layout(layout.sizes, contiguous_strides(layout.sizes))
     chosen = next((f for f in formats if f is not torch.contiguous_format), torch.contiguous_format)
     return _in_format(chosen, layout.sizes)
+
+
+def _convolution_backward(arguments: Sequence[Any], layout: Layout) -> Layout:
+    return _convolution(arguments[1:], layout)
 
 
 def _columns(arguments: Sequence[Any], layout: Layout) -> Layout:
@@ -114,6 +139,8 @@ _LIKE_INPUT: Final = (
     "aten::_batch_norm_with_update",
     "aten::_batch_norm_with_update_functional",
     "aten::_batch_norm_no_update",
+    "aten::reflection_pad2d",
+    "aten::reflection_pad3d",
     "aten::replication_pad2d",
     "aten::replication_pad3d",
     "aten::max_unpool2d",
@@ -122,6 +149,13 @@ _LIKE_INPUT: Final = (
     "aten::pixel_unshuffle",
     "aten::channel_shuffle",
     "aten::native_channel_shuffle",
+)
+_LIKE_SECOND: Final = (
+    "aten::native_group_norm_backward",
+    "aten::reflection_pad2d_backward",
+    "aten::reflection_pad3d_backward",
+    "aten::replication_pad2d_backward",
+    "aten::replication_pad3d_backward",
 )
 _HINTED: Final = {
     "aten::_fft_r2c": (0,),
@@ -140,7 +174,13 @@ RESIZED_CONTIGUOUS: Final = frozenset(("aten::_fft_r2c", "aten::_fft_c2r", "aten
 _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
     **dict.fromkeys(_ELEMENTWISE, (_elementwise,)),
     **dict.fromkeys(_LIKE_INPUT, (_like_input,)),
+    **dict.fromkeys(_LIKE_SECOND, (_like_second,)),
     **dict.fromkeys(("aten::convolution", "aten::convolution_overrideable"), (_convolution,)),
+    **dict.fromkeys(
+        ("aten::convolution_backward", "aten::convolution_backward_overrideable"),
+        (_convolution_backward, _convolution_backward),
+    ),
+    "aten::roll": (_rolled,),
     **{
         name: tuple(partial(_hinted, name, i) if i in which else None for i in range(max(which) + 1))
         for name, which in _HINTED.items()

@@ -60,6 +60,12 @@ _MISTAKEN: dict[str, tuple[int, ...]] = {
     "aten::_batch_norm_no_update": (1, 2),
 }
 
+# Their Python meta kernels take every device for CUDA and say that they are not deterministic, once for each new key.
+# Which calls are not is said by eager/deterministic.py, every time.
+_ALERTING = frozenset(
+    {"aten::histc", "aten::max_unpool2d", "aten::max_unpool3d", "aten::median.dim", "aten::mode", "aten::nanmedian.dim"}
+)
+
 
 def number_like(dtype: torch.dtype) -> bool | int | float | complex:
     """A Python number of the dtype's category."""
@@ -168,6 +174,8 @@ def _elementwise_layout(call: Call) -> Layout:
 
 
 def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
+    if call.name in _ALERTING and torch.are_deterministic_algorithms_enabled():
+        raise NoMeta("its meta kernel asks whether the op is deterministic on CUDA")
     op = overload(call.name)
     arguments = op._schema.arguments
     stand_ins = [

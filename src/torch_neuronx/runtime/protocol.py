@@ -22,6 +22,7 @@ class Capabilities:
     serialises: bool  # executables can be saved and loaded
     donates: bool  # an argument's memory can become a result's
     lapack: bool  # jaxlib's LAPACK custom calls are registered
+    fixed_order: bool  # the same program gives the same bits each time, scatters to one place included
 
 
 @dataclass(frozen=True)

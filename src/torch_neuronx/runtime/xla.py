@@ -98,7 +98,9 @@ class XlaRuntime:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(host_visible=self._host, serialises=True, donates=True, lapack=self._host)
+        return Capabilities(
+            host_visible=self._host, serialises=True, donates=True, lapack=self._host, fixed_order=self._host
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 
+#include "dispatch/alerts.h"
 #include "dispatch/operator.h"
 #include "dispatch/parameters.h"
 #include "errors.h"
@@ -27,8 +28,35 @@ class BoundKernel : public c10::OperatorKernel {
   Operator& op_;
 };
 
+// The same for an op that may have no deterministic implementation.
+class AlertingKernel : public c10::OperatorKernel {
+ public:
+  explicit AlertingKernel(Operator& op) : op_(op) {}
+  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    alert_not_deterministic(handle, *stack);
+    run_boxed(handle, op_, stack);
+  }
+
+ private:
+  Operator& op_;
+};
+
+torch::CppFunction kernel_of(Operator& op, bool alerts) {
+  return alerts ? torch::CppFunction::makeFromBoxedFunctor(std::make_unique<AlertingKernel>(op))
+                : torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoundKernel>(op));
+}
+
+bool holds_object(const c10::IValue& value) {
+  return value.isObject() || (value.isList() && !value.toListRef().empty() && value.toListRef()[0].isObject());
+}
+
 // Whatever was not bound: the same path, the record looked up by name.
 void unbound_kernel(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  for (const c10::IValue& argument : torch::jit::last(*stack, handle.schema().arguments().size())) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!holds_object(argument), handle.schema().operator_name(),
+                                ": it takes weights packed for the CPU, and neuron cannot read them. Keep the module "
+                                "on the CPU, or use the one with plain weights.");
+  }
   runtime::ensure_initialized();
   run_boxed(handle, operator_of(handle), stack);
 }
@@ -48,7 +76,7 @@ void set_flags(std::vector<bool>& flags, PyObject* positions) {
 // describe(name, overload, flags, operand positions, unread positions): what the table says.
 // flags: 1 pointwise, 2 random, 4 host inputs, 8 register a kernel, 16 may write elements that share memory,
 // 32 random and known to the CPU, 64 what is written may not share a part, 128 nor the whole, of what is read;
-// flags / 256 is a Fit.
+// 256 to 768 a Fit, 1024 may have no deterministic implementation.
 PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
     TORCH_CHECK(count == 5, "bind_operator takes 5 arguments");
@@ -63,12 +91,12 @@ PyObject* bind_operator(PyObject*, PyObject* const* args, Py_ssize_t count) {
     op.overlap = (flags & 16) != 0;
     op.drawn_on_cpu = (flags & 32) != 0;
     op.sharing = (flags & 128) != 0 ? Sharing::Nothing : (flags & 64) != 0 ? Sharing::Same : Sharing::Any;
-    op.fit = static_cast<Fit>(flags >> 8);
+    op.fit = static_cast<Fit>((flags >> 8) & 3);
     set_flags(op.operand, args[3]);
     set_flags(op.unread, args[4]);
     if ((flags & 8) != 0) {
       const std::string full = std::string(name) + (*overload != '\0' ? "." : "") + overload;
-      library().impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoundKernel>(op)));
+      library().impl(full.c_str(), kernel_of(op, (flags & 1024) != 0));
     }
     Py_RETURN_NONE;
   });

@@ -72,21 +72,28 @@ at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusiv
                                                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                    c10::scalarTypeToTypeMeta(result.dtype));
   if (like_first) {
+    // As on the CPU: the strides of dimensions of size 1 are those of the format.
     const at::Tensor& first = call.tensors[0].tensor;
-    impl->set_sizes_and_strides(first.sizes(), first.strides());
+    if (first.is_contiguous()) {
+      impl->set_sizes_contiguous(first.sizes());
+    } else {
+      impl->set_sizes_and_strides(first.sizes(), first.strides());
+    }
   } else {
     impl->set_sizes_and_strides(result.sizes, result.strides);
   }
   return at::Tensor(std::move(impl));
 }
 
-// A data-dependent number of rows: waits for the count and cuts the tensor to it.
+// A data-dependent number of rows: waits for the count and cuts the tensor to it, and its storage as torch sees it,
+// which nested tensors take the measure of. The array behind stays as long as it was made.
 void cut_rows(at::Tensor& tensor, PyObject* count) {
   const int64_t rows = *static_cast<const int64_t*>(runtime::host_pointer(count));
   c10::SmallVector<int64_t, 5> sizes(tensor.sizes().begin(), tensor.sizes().end());
   sizes[0] = rows;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_contiguous(sizes);
+  impl->unsafe_storage().unsafeGetStorageImpl()->set_nbytes(static_cast<size_t>(impl->numel()) * tensor.itemsize());
 }
 
 // The results of one execution, by index; writes are stored in their slots at once.

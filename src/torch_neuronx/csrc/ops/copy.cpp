@@ -76,7 +76,7 @@ bool is_same_data(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool covers_storage(const at::Tensor& t) {
-  const auto numel = static_cast<int64_t>(t.storage().nbytes() / t.itemsize());
+  const auto numel = static_cast<int64_t>(DeviceBuffer::of(t).nbytes / t.itemsize());
   return t.storage_offset() == 0 && t.numel() == numel && dispatch::is_dense(t.sizes(), t.strides());
 }
 

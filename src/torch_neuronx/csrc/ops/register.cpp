@@ -22,6 +22,28 @@ void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack*) {
                               "and its scale as plain tensors.");
 }
 
+// They take or return quantized tensors, on whatever dense ones they are called.
+constexpr const char* kOfQuantized[] = {
+    "_make_per_channel_quantized_tensor",
+    "_make_per_tensor_quantized_tensor",
+    "int_repr",
+    "q_per_channel_axis",
+    "q_per_channel_scales",
+    "q_per_channel_zero_points",
+    "q_scale",
+    "q_zero_point",
+    "qscheme",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "quantize_per_tensor.tensor_qparams",
+    "quantize_per_tensor.tensors",
+    "quantize_per_tensor_dynamic",
+    "quantized_batch_norm",
+    "quantized_max_pool1d",
+    "quantized_max_pool2d",
+    "quantized_max_pool3d",
+};
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
@@ -29,6 +51,10 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* op : kOfQuantized) {
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
+  }
+
   m.impl("empty.memory_format", TORCH_FN(neuron::ops::empty));
   m.impl("empty_strided", TORCH_FN(neuron::ops::empty_strided));
   m.impl("resize_", TORCH_FN(neuron::ops::resize_));

@@ -67,6 +67,22 @@ void resize_tensor(c10::TensorImpl& tensor, at::IntArrayRef sizes, at::OptionalI
 }
 
 namespace ops {
+namespace {
+
+// What was added beyond `before` bytes.
+void fill_added(const at::Tensor& self, size_t before) {
+  const auto itemsize = static_cast<int64_t>(self.itemsize());
+  const int64_t old = static_cast<int64_t>(before) / itemsize;
+  const int64_t added = static_cast<int64_t>(self.storage().nbytes()) / itemsize - old;
+  if (added > 0 && must_fill()) [[unlikely]] {
+    auto tail = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(self.storage()), self.key_set(), self.dtype());
+    tail.unsafeGetTensorImpl()->set_storage_offset(old);
+    tail.unsafeGetTensorImpl()->set_sizes_contiguous({added});
+    fill_if_deterministic(tail);
+  }
+}
+
+}  // namespace
 
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef sizes,
                           std::optional<at::MemoryFormat> memory_format) {
@@ -78,9 +94,7 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef sizes,
                 ". Use contiguous_format or channels_last.");
     self.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
   }
-  if (before == 0) {
-    fill_if_deterministic(self);
-  }
+  fill_added(self, before);
   return self;
 }
 

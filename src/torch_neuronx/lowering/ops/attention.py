@@ -277,7 +277,7 @@ def fused_attention(
 
 @lower("aten::_scaled_dot_product_fused_attention_overrideable_backward", attributes=["dropout_p"])
 def fused_attention_backward(
-    grad_out: Value,
+    grad_out: Value | None,
     query: Value,
     key: Value,
     value: Value,
@@ -296,6 +296,8 @@ def fused_attention_backward(
     *,
     scale: Scalar | None,
 ) -> tuple[Value | None, ...]:
+    if grad_out is None:  # nothing depends on the result
+        return None, None, None, None
     p = _Problem(_four(query), _four(key), _four(value), attn_bias, is_causal, scale, dropout_p)
     noise = _noise(p, philox_seed, philox_offset)
     dq, dk, dv, d_scores = _gradients(p, _four(grad_out), _four(out), logsumexp, noise)
