@@ -73,20 +73,28 @@ at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusiv
                                                    c10::scalarTypeToTypeMeta(result.dtype));
   if (like_first) {
     const at::Tensor& first = call.tensors[0].tensor;
-    impl->set_sizes_and_strides(first.sizes(), first.strides());
+    if (first.is_contiguous()) {  // an extent of 1 may have any stride
+      impl->set_sizes_contiguous(first.sizes());
+    } else {
+      impl->set_sizes_and_strides(first.sizes(), first.strides());
+    }
   } else {
     impl->set_sizes_and_strides(result.sizes, result.strides);
   }
   return at::Tensor(std::move(impl));
 }
 
-// A data-dependent number of rows: waits for the count and cuts the tensor to it.
-void cut_rows(at::Tensor& tensor, PyObject* count) {
+// A data-dependent number of rows: waits for the count and cuts the tensor to it. Columns lie one behind the other.
+void cut_rows(at::Tensor& tensor, PyObject* count, bool columns) {
   const int64_t rows = *static_cast<const int64_t*>(runtime::host_pointer(count));
   c10::SmallVector<int64_t, 5> sizes(tensor.sizes().begin(), tensor.sizes().end());
   sizes[0] = rows;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  impl->set_sizes_contiguous(sizes);
+  if (columns) {
+    impl->set_sizes_and_strides(sizes, {1, rows});
+  } else {
+    impl->set_sizes_contiguous(sizes);
+  }
 }
 
 // The results of one execution, by index; writes are stored in their slots at once.
@@ -111,8 +119,8 @@ void take_counts_and_checks(const std::shared_ptr<const Entry>& entry, PyObject*
   for (size_t i = 0; i < entry->results.size(); ++i) {
     const ResultSpec& result = entry->results[i];
     PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
-    if (result.kind == ResultKind::Count) {
-      cut_rows(tensors[static_cast<size_t>(result.slot)], array);
+    if (result.kind == ResultKind::Count || result.kind == ResultKind::ColumnCount) {
+      cut_rows(tensors[static_cast<size_t>(result.slot)], array, result.kind == ResultKind::ColumnCount);
     } else if (result.kind == ResultKind::Check) {
       defer_check(call.device, Py_NewRef(array), entry, op.name);
     }
