@@ -7,6 +7,7 @@ process that dies costs its last seed and no more.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import queue
 import random
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 PER_SEED: Final = 20  # programs
+WORKER: Final = [sys.executable, "-m", "tests.property.hunt", "--worker"]
 SEEDS_PER_PROCESS: Final = 50  # executables stay in memory as long as their process
 
 
@@ -89,9 +91,9 @@ def hunt(seeds: list[int], jobs: int, autograd: bool = False) -> Findings:
 
 def supervise(seeds: list[int], findings: Findings, autograd: bool) -> list[int]:
     """Runs a process over the seeds; returns those that are left when it died."""
-    command = [sys.executable, "-m", "tests.property.hunt", "--worker", *map(str, seeds)]
     seed, program = seeds[0], ""
-    with subprocess.Popen(command + ["--autograd"] * autograd, stdout=subprocess.PIPE, text=True) as process:
+    command = [*WORKER, *map(str, seeds), *["--autograd"] * autograd]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             report = json.loads(line)
@@ -110,6 +112,7 @@ def supervise(seeds: list[int], findings: Findings, autograd: bool) -> list[int]
 
 def work(seeds: list[int], autograd: bool) -> None:
     """The programs of each seed, one report a line. A program is named before it runs."""
+    faulthandler.enable()
     from tests.property.generate import generate
     from tests.property.program import Program
     from tests.property.shrink import failure, shrink

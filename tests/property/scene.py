@@ -18,6 +18,9 @@ MOST_TENSORS = 8
 # Where the device does more than CPU torch on purpose: kernels that the CPU lacks, and writes over what is read.
 _MORE_ON_THE_DEVICE = ("not implemented for", "some elements of the input tensor and the written-to tensor refer")
 
+# What an extent of 1 or 0 of their results steps by is an accident of how the CPU finds them.
+_UNPROMISED_STRIDES = ("index", "vector_norm")
+
 
 class NotApplicable(Exception):
     """The step drawn needs a tensor that is not there."""
@@ -166,6 +169,10 @@ class Scene:
                 raise NotApplicable
         elif any(tensors.subnormal(t) for t in (*tensors_of(self.names).values(), *made)):
             raise Unspecified
+        if op in _UNPROMISED_STRIDES and any(t.dim() > 1 and min(t.shape) <= 1 for t in made):
+            code = f"({code}).clone(memory_format=torch.contiguous_format)"
+            run(f"_ = {code}", self.names)
+            made = [self.names.pop("_")]
         targets = [self.new_name() for _ in made]
         line = f"{', '.join(targets)} = {code}" if targets else code
         self.names.update(zip(targets, made, strict=True))

@@ -78,5 +78,5 @@ def test_programs_reach_a_fault_in_an_op(monkeypatch: pytest.MonkeyPatch, fault:
         if "add" in program.ops and (difference := failure(program)) is not None and difference.op == "add":
             found.add(difference.kind)
 
-    generate(one, 400, seed=0)
+    generate(one, 200, seed=0)
     assert found >= ({"values"} if fault == "value" else {"strides"})

@@ -25,7 +25,7 @@ _PER_PUSH = settings(
 def test_programs(shard: int) -> None:
     @seeded(shard)
     @_PER_PUSH
-    @given(programs())
+    @given(programs(most_steps=6))
     def each(program: Program) -> None:
         check(program)
 

@@ -38,7 +38,7 @@ _TENSORS_ONLY: Final = frozenset(("maximum", "minimum", "fmax", "fmin", "heavisi
 def precision_of(s: Scene, op: str, *operands: str) -> str:
     """Complex arithmetic has several algorithms."""
     near = op in NEAR or op in FUNCTIONAL or op in BINARY_NEAR
-    arithmetic = op in ("mul", "div", "*", "/", "square", "abs", "sgn", "sign", "add", "sub", "+", "-")
+    arithmetic = op in ("mul", "div", "*", "/", "square", "abs", "sgn", "sign", "add", "sub", "+", "-", "neg")
     if arithmetic and any(s[o].is_complex() for o in operands if s.has(o)):
         return "sum"
     if op in BINARY_NEAR and any(s[o].is_complex() for o in operands if s.has(o)):
@@ -66,7 +66,8 @@ def out_of(s: Scene, *operands: str) -> str:
 def _finish(s: Scene, call: str, op: str, *operands: str, data: bool = False) -> None:
     """The call as it is, or sometimes with out=."""
     precision = precision_of(s, op, *operands)
-    if s.chance(12) and call.startswith("torch.") and ".nn." not in call:
+    # alpha is looked at when out= has grown already.
+    if s.chance(12) and not op.endswith("alpha"):
         out = out_of(s, *operands)
         s.do(f"{call[:-1]}, out={out})", f"{op} out", precision, statement=True, data=data)
     else:
@@ -75,6 +76,8 @@ def _finish(s: Scene, call: str, op: str, *operands: str, data: bool = False) ->
 
 def _unary(s: Scene) -> None:
     op, t = s.pick(EXACT), s.tensor()
+    if op in ("isinf", "isfinite") and not (s[t].is_floating_point() or s[t].is_complex()):
+        raise NotApplicable  # zeros_like and ones_like on the CPU: an extent of 1 keeps its stride
     _finish(s, f"torch.{op}({t})", op, t)
 
 
@@ -85,7 +88,8 @@ def _unary_near(s: Scene) -> None:
 
 def _functional(s: Scene) -> None:
     op, t = s.pick(FUNCTIONAL), s.tensor()
-    s.do(f"torch.nn.functional.{op}({t})", op, precision_of(s, op, t))
+    # tanhshrink is a difference, which cancels.
+    s.do(f"torch.nn.functional.{op}({t})", op, "sum" if op == "tanhshrink" else precision_of(s, op, t))
 
 
 def _binary(s: Scene) -> None:
@@ -127,6 +131,11 @@ def _where(s: Scene) -> None:
     s.do(f"torch.where({condition}, {t}, {other})", "where")
 
 
+def _masked_fill(s: Scene) -> None:
+    t = s.tensor()
+    s.do(f"{t}.masked_fill({s.operand(t, numbers=False)} > 0, {s.number()})", "masked_fill")
+
+
 def _three(s: Scene) -> None:
     op = s.pick(("addcmul", "lerp", "addcdiv", "lerp tensor"))
     t = s.tensor()
@@ -138,4 +147,16 @@ def _three(s: Scene) -> None:
     s.do(f"torch.{op}({t}, {a}, {b}, value={s.number()})", op, "sum")
 
 
-STEPS: Final = (_binary, _unary, _operator, _unary_near, _clamp, _where, _three, _functional, _binary, _unary)
+STEPS: Final = (
+    _binary,
+    _unary,
+    _operator,
+    _unary_near,
+    _clamp,
+    _where,
+    _three,
+    _functional,
+    _binary,
+    _unary,
+    _masked_fill,
+)

@@ -23,7 +23,8 @@ _OPERATORS: Final = ("+=", "-=", "*=", "/=", "&=", "|=", "^=", "//=", "%=", "**=
 
 
 def _unary(s: Scene) -> None:
-    op, t = s.pick(_UNARY), s.target()
+    op = s.pick(_UNARY)
+    t = s.target(plain=op == "conj_physical_")  # of a real tensor it is nothing, refused nowhere on the CPU
     extra = f"{s.integer(-1, 1)}" if op in ("tril_", "triu_") else ""
     base = op[:-1]
     near = "near" if base in NEAR else precision_of(s, base, t)
@@ -52,9 +53,14 @@ def _operator(s: Scene) -> None:
     s.do(f"{t} {op} {other}", op, precision, statement=True, data=op[:-1] in DIVIDING)
 
 
+def _number_for(x: torch.Tensor, dtype: torch.dtype) -> bool:
+    """A 0-d tensor that fits. The CPU refuses a complex one for a real dtype by its value."""
+    return x.dim() == 0 and tensors.fits(x, dtype) and (dtype.is_complex or not x.is_complex())
+
+
 def _fill(s: Scene) -> None:
     t = s.target()
-    value = s.beside(t, lambda x: x.dim() == 0 and tensors.fits(x, s[t].dtype)) if s.chance(30) else s.number()
+    value = s.beside(t, lambda x: _number_for(x, s[t].dtype)) if s.chance(30) else s.number()
     s.do(f"{t}.fill_({value})", "fill_", statement=True)
 
 
@@ -68,7 +74,7 @@ def _clamp(s: Scene) -> None:
 def _masked(s: Scene) -> None:
     t = s.target()
     mask = f"({s.operand(t, numbers=False, away=True)} > 0)" if s.chance(70) else s.beside(t)
-    value = s.number() if s.chance(70) else s.beside(t, lambda x: x.dim() == 0 and tensors.fits(x, s[t].dtype))
+    value = s.number() if s.chance(70) else s.beside(t, lambda x: _number_for(x, s[t].dtype))
     s.do(f"{t}.masked_fill_({mask}, {value})", "masked_fill_", statement=True)
 
 

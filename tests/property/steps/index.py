@@ -37,7 +37,7 @@ def advanced(s: Scene, t: str, *, unique: bool = False) -> tuple[str, bool]:
     shape = s[t].shape
     if s.chance(25):
         mask = s.draw_mask(shape[: s.integer(0 if s.chance(5) else 1, len(shape))])
-        return mask, False
+        return mask, True
     items: list[str] = []
     tensors_used = 0
     count = s.integer(1, 3)
