@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import torch
+from hypothesis import strategies as st
 
 from tests.property.scene import NotApplicable, Scene
 from tests.property.steps.view import slice_text
@@ -19,8 +20,6 @@ def indices(s: Scene, size: int, count: int, *, unique: bool = False, signed: bo
             raise NotApplicable
         return []
     if unique:
-        from hypothesis import strategies as st
-
         return s.draw(st.permutations(range(size)))[:count]
     places = [s.integer(-size if signed else 0, size - 1) for _ in range(count)]
     if places and s.chance(3):
