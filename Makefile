@@ -6,6 +6,7 @@ JOBS ?= 2
 TORCH ?= torch==2.13.0
 TESTS ?= tests
 CONFORMANCE ?= ../shared/tools/conformance.py
+PROGRAMS ?= 20000
 
 python := $(abspath $(VENV))/bin/python
 pip := $(python) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -14,7 +15,7 @@ cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
 sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: setup build test soak lint format demo bench conformance sanitize clean
+.PHONY: setup build test property soak lint format demo bench conformance sanitize clean
 
 setup: $(done)/test
 
@@ -46,6 +47,9 @@ $(done)/plugin: $(done)/torch tests/runtime/plugin.txt
 
 test: build $(done)/test $(done)/plugin
 	$(python) -m pytest $(TESTS) -q -n $(JOBS)
+
+property: build $(done)/test
+	$(python) -m tests.property.hunt --programs $(PROGRAMS) --jobs $(JOBS)
 
 soak: build $(done)/test
 	$(python) -m pytest tests/soak -q -s -m slow

@@ -137,6 +137,9 @@ def _storage_array(t: torch.Tensor) -> np.ndarray:
     return raw.numpy().view(numpy_dtype(storage_dtype(t.dtype)))
 
 
+_ONE_NUMBER = ("count", "check", "columns")
+
+
 def _program(call: Call) -> tuple[LoweredCall, Any]:
     key = repr(call)
     if key not in _programs:
@@ -145,9 +148,7 @@ def _program(call: Call) -> tuple[LoweredCall, Any]:
         except NoMeta:
             metas = []
         lowered = lower_call(call, metas)
-        types = [
-            ResultType(r.dtype, None if r.kind in ("count", "check") else _storage_numel(r)) for r in lowered.results
-        ]
+        types = [ResultType(r.dtype, None if r.kind in _ONE_NUMBER else _storage_numel(r)) for r in lowered.results]
         _programs[key] = (lowered, _runtime.compile(lowered.built.bytecode, 0, types))
     return _programs[key]
 
@@ -171,6 +172,9 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             torch.empty(0, dtype=torch.uint8).set_(b.storages[r.slot].untyped_storage()).copy_(raw)
         tensors.append(_tensor(host[i], r) if r.kind == "fresh" else None)
     for i, r in enumerate(lowered.results):
+        if r.kind == "columns":
+            rows, columns = int(host[i]), tensors[r.slot].shape[1]  # type: ignore[union-attr]
+            tensors[r.slot] = tensors[r.slot].as_strided((rows, columns), (1, rows))  # type: ignore[union-attr]
         if r.kind == "count":
             tensors[r.slot] = tensors[r.slot][: int(host[i])]  # type: ignore[index]
     flat_args = [args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(op._schema.arguments)]
@@ -191,11 +195,11 @@ def run(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def _to_host(array: Any, r: Any) -> np.ndarray:
-    numel = 1 if r.kind in ("count", "check") else _storage_numel(r)
+    numel = 1 if r.kind in _ONE_NUMBER else _storage_numel(r)
     nbytes = numel * r.dtype.itemsize
     raw = ctypes.string_at(_runtime.host_pointer(array), nbytes) if nbytes else b""
     out = np.frombuffer(raw, np.uint8).copy().view(numpy_dtype(storage_dtype(r.dtype)))
-    return out.reshape(()) if r.kind in ("count", "check") else out
+    return out.reshape(()) if r.kind in _ONE_NUMBER else out
 
 
 def _storage_numel(r: Any) -> int:

@@ -139,3 +139,18 @@ def test_in_place_keeps_the_dtype():
     check(aten.add_.Tensor, torch.arange(4, dtype=torch.int16), 3)
     check(aten.mul_.Tensor, torch.randn(4).bfloat16(), torch.randn(4))
     check(aten.div.out, torch.arange(4), torch.arange(1, 5), out=torch.empty(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_false_times_what_is_not_finite_is_nan(dtype):
+    check(aten.mul.Tensor, torch.tensor([True, False, False, False]), torch.tensor([NAN, NAN, INF, -2.0], dtype=dtype))
+    check(aten.mul.Tensor, torch.tensor([True, False]), NAN)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8], ids=str)
+def test_no_integers_are_divided(dtype):
+    """The compiler must not see 0 / 0 in the constant that stands for them."""
+    x = torch.empty(0, dtype=dtype)
+    for op in (aten.fmod.Tensor, aten.remainder.Tensor, aten.floor_divide.default, aten.gcd.default):
+        check(op, x, x)
+    check(aten.div.Tensor_mode, x, x, rounding_mode="trunc")

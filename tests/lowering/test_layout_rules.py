@@ -41,6 +41,20 @@ FRESH: dict[str, Callable[[str], torch.Tensor]] = {
         torch.rand(1, 4, 2, 3).contiguous(memory_format=torch.channels_last).to(d), 2
     ),
     "xlogy of columns": lambda d: torch.xlogy(COLUMNS.to(d), torch.ones(5, device=d)),
+    "flip of an extent of 1": lambda d: torch.ones(1, 3, device=d).t().flip(0),
+    "sort of no elements": lambda d: torch.ones(0, device=d).unsqueeze(0).sort(dim=0, stable=True)[1],
+    "diag_embed of columns": lambda d: torch.ones(4, 6, device=d).unfold(0, 1, 1).diag_embed(),
+    "masked_fill of columns": lambda d: COLUMNS.to(d).masked_fill(COLUMNS.to(d) > 0.5, 0.0),
+    "masked_fill of a row": lambda d: torch.ones(5, device=d).masked_fill(COLUMNS.to(d) > 0.5, 0.0),
+    "index_fill of a slice with holes": lambda d: (
+        torch.ones(3, 4, device=d)[:, ::2].t().index_fill(0, torch.tensor([0], device=d), 2.0)
+    ),
+    "index_copy of windows": lambda d: (
+        torch.ones(12, device=d)
+        .as_strided((2, 1, 1), (2, 1, 3))
+        .index_copy(0, torch.tensor([0], device=d), torch.ones(1, 1, 1, device=d))
+    ),
+    "tril of windows": lambda d: torch.ones(12, device=d).as_strided((2, 1, 1), (2, 1, 3)).tril(),
     "geqrf": lambda d: torch.geqrf(torch.rand(4, 3).to(d))[0],
 }
 

@@ -44,3 +44,34 @@ def test_equals_the_cpu(name: str, dtype: torch.dtype) -> None:
     x, y = (2 * torch.randn(COUNT, generator=g).to(dtype) for _ in range(2))
     op, arguments = ROWS[name]
     check(op, *arguments(x, y), **OPTIONS.get(name, {}), rtol=0, atol=0)
+
+
+NANS = torch.tensor([0x7F81, -0x10, 0x7FC1, 0x3F80, -1, 0x7F82], dtype=torch.int16)
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "a slice": lambda x: x[::2].clone(),
+    "a choice": lambda x: torch.where(torch.tensor([True, False] * 3, device=x.device), x, 0.0),
+    "an index": lambda x: x[torch.tensor([0, 4, 1], device=x.device)],
+    "a mask": lambda x: x[torch.tensor([True] * 5 + [False], device=x.device)],
+    "cat": lambda x: torch.cat([x, x]),
+    "flip": lambda x: x.flip(0),
+    "roll": lambda x: x.roll(1),
+    "pad": lambda x: torch.nn.functional.pad(x, (1, 2)),
+    "tril": lambda x: x.view(2, 3).tril(),
+    "windows": lambda x: x.unfold(0, 2, 1).contiguous(),
+    "index_copy": lambda x: x.index_copy(0, torch.tensor([1], device=x.device), x[:1]),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moving_bfloat16_keeps_its_bits(name):
+    got, want = (MOVES[name](NANS.to(d).view(torch.bfloat16)).view(torch.int16).cpu() for d in ("neuron", "cpu"))
+    assert torch.equal(got, want)
+
+
+def test_writing_to_a_bfloat16_view_leaves_the_rest_of_its_storage():
+    words = NANS.to("neuron")
+    view = words.view(torch.bfloat16)
+    view[1] = 2.0
+    view[2:4].mul_(0.0)
+    view.masked_fill_(torch.tensor([True] + [False] * 5, device="neuron"), 1.0)
+    assert words.cpu()[[4, 5]].tolist() == NANS[[4, 5]].tolist()

@@ -25,7 +25,9 @@ X = torch.tensor([[0.0, 1.0, -0.0], [float("nan"), 0.0, 3.0]])
     ],
 )
 def test_nonzero(x):
-    assert torch.equal(run(aten.nonzero.default, (x,), {}), x.nonzero())  # rows, where the CPU has columns
+    got, want = run(aten.nonzero.default, (x,), {}), x.nonzero()
+    assert torch.equal(got, want)
+    assert got.stride() == want.stride()
     for size in (0, 2, 20):
         got = run(aten.nonzero_static.default, (x,), {"size": size, "fill_value": -7})
         assert torch.equal(got, torch.nonzero_static(x, size=size, fill_value=-7))

@@ -106,3 +106,14 @@ def test_histograms() -> None:
     check(aten._histogramdd_from_bin_cts.default, torch.randn(50, 2), [3, 4])
     with pytest.raises(RuntimeError, match="not finite"):
         run(aten.histc.default, (torch.tensor([1.0, INF]), 3), {})
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_zeros_keep_their_signs(dtype, descending):
+    x = torch.tensor([[-0.0, 0.0, -1.0, -0.0, float("nan")], [3.0, -0.0, 0.0, 0.0, -2.0]], dtype=dtype)
+    for dim in (0, 1):
+        values, index = run(aten.sort.stable, (x,), {"stable": True, "dim": dim, "descending": descending})
+        want = x.sort(stable=True, dim=dim, descending=descending)
+        assert torch.equal(index, want.indices)
+        assert torch.equal(torch.signbit(values), torch.signbit(want.values))

@@ -97,6 +97,26 @@ REFUSED: dict[str, Callable[[str], object]] = {
     "an index into an extent of 0": lambda d: ONES(0, 3, device=d).index_put(
         (torch.tensor([0], device=d),), ONES(1, dtype=torch.float64, device=d)
     ),
+    "cat of numbers": lambda d: torch.cat([torch.tensor(1.0, device=d)] * 2),
+    "cat along no dimension": lambda d: torch.cat([ONES(2, 3, 2, device=d), ONES(2, 3, device=d)], -5),
+    "stack of two shapes": lambda d: torch.stack([ONES(4, 6, device=d), ONES(4, device=d)], 2),
+    "index_copy of no elements of another dtype": lambda d: ONES(2, 0, 1, device=d).index_copy_(
+        2, torch.tensor([0], device=d), torch.ones(2, 0, 1, dtype=torch.int32, device=d)
+    ),
+    "a dimension of a number to sort by": lambda d: torch.tensor(1.0, device=d).argsort(dim=-5, stable=True),
+    "no place in a number": lambda d: torch.tensor(1.0, device=d).index_select(0, torch.arange(0, device=d)),
+    "a bool to a power of uint16": lambda d: torch.pow(
+        torch.tensor([True], device=d), torch.tensor(2, dtype=torch.uint16, device=d)
+    ),
+    "a logical op of uint64 and bool": lambda d: torch.ones(2, dtype=torch.uint64, device=d).logical_and_(
+        torch.tensor([True], device=d)
+    ),
+    "lerp of integers of two shapes": lambda d: torch.lerp(
+        torch.arange(2, device=d), torch.arange(3, device=d), torch.arange(2, device=d)
+    ),
+    "amax along nothing into another dtype": lambda d: torch.amax(
+        torch.arange(0, device=d), 0, out=torch.ones(2, device=d)
+    ),
     "polar of integers": lambda d: torch.polar(torch.arange(3, device=d), torch.arange(3, device=d)),
 }
 
@@ -115,12 +135,45 @@ def test_is_refused_as_on_the_cpu(name: str) -> None:
     assert device.type is cpu.type
 
 
+@pytest.mark.parametrize(("dim", "shape"), [(0, (3,)), (0, (3, 2)), (1, (2, 3)), (1, (2, 3, 2)), (2, (2, 2, 3))])
+def test_a_place_that_is_not_there_is_refused_as_on_the_cpu(dim: int, shape: tuple[int, ...]) -> None:
+    with pytest.raises((RuntimeError, IndexError)) as cpu:
+        ONES(shape).index_select(dim, torch.tensor([3]))
+    with pytest.raises(cpu.type) as device:
+        ONES(shape, device=D).index_select(dim, torch.tensor([3], device=D)).cpu()
+    assert device.type is cpu.type
+
+
+REFUSED_OUT: dict[str, tuple[torch.dtype, Callable[[torch.Tensor, torch.Tensor], object]]] = {
+    "cat": (torch.int16, lambda x, out: torch.cat([x, x], out=out)),
+    "clamp": (torch.bfloat16, lambda x, out: torch.clamp(x, None, 1.0, out=out)),
+    "frac": (torch.float16, lambda x, out: torch.frac(x, out=out)),
+    "all": (torch.int8, lambda x, out: torch.all(x, 0, keepdim=True, out=out)),
+    "add": (torch.int64, lambda x, out: torch.add(x, x, out=out)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OUT)
+def test_a_refused_out_argument_keeps_its_shape(name: str) -> None:
+    dtype, call = REFUSED_OUT[name]
+    out = torch.ones(5, dtype=dtype, device=D)
+    with pytest.raises((RuntimeError, TypeError)):
+        call(ONES(3, 2, device=D), out)
+    assert (out.shape, out.tolist()) == ((5,), [1] * 5)
+
+
 ALLOWED: dict[str, Callable[[str], torch.Tensor]] = {
     "fill_": lambda d: _zero_strided(d).fill_(2),
     "zero_": lambda d: _zero_strided(d).zero_(),
     "max along something": lambda d: ONES(0, 3, device=d).max(1).values,
     "integer to a power": lambda d: torch.arange(3, device=d) ** 3,
     "a dimension of a 0-d tensor": lambda d: torch.tensor(2.0, device=d).softmax(-1),
+    "a number that fits the result": lambda d: torch.addcmul(
+        torch.arange(2, dtype=torch.int32, device=d), ONES(2, device=d), ONES(2, device=d), value=1e30
+    ),
+    "an alpha that fits the result": lambda d: torch.add(
+        torch.arange(2, dtype=torch.int8, device=d), torch.arange(2, dtype=torch.int32, device=d), alpha=300
+    ),
     "float to a negative power": lambda d: torch.arange(1.0, 4.0, device=d) ** -1,
     "clamp_ by tensors of another integer dtype": lambda d: _shorts(d).clamp_(_ints(d, -1), _ints(d, 300)),
     "clamp_min_ by a tensor of another integer dtype": lambda d: _shorts(d).clamp_min_(_ints(d, 70_000)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class ResultInfo:
 
     @property
     def type(self) -> ResultType:
-        return ResultType(self.dtype, None if self.kind in ("count", "check") else self.storage_numel)
+        return ResultType(self.dtype, None if self.kind in ("count", "check", "columns") else self.storage_numel)
 
 
 @dataclass(frozen=True)
@@ -212,18 +212,35 @@ def _signature(call: Call) -> str:
 
 def _infer(call: Call) -> list[Meta | Later | None]:
     refuse(call)
-    check_dtypes(call)
+    try:
+        check_dtypes(call)
+    except NotImplementedError:
+        infer(call)  # torch looks at shapes before it finds that it has no such kernel
+        raise
     try:
         inferred = infer(call)
     except NoMeta:
         return [*without_meta(call)]
     if inferred.resized:
+        _refuse_before_resizing(call, inferred.resized)
         raise ResizeNeeded(inferred.resized)
     return list(inferred.metas)
 
 
+def _refuse_before_resizing(call: Call, resized: dict[int, Layout]) -> None:
+    """Raises Unsupported where the grown arguments would not be written either: they keep their shape then."""
+    grown = {p: replace(call.args[p], layout=layout, offset=None) for p, layout in resized.items()}
+    args = tuple(grown.get(p, x) for p, x in enumerate(call.args))
+    try:
+        lower_call(replace(call, args=args), [])
+    except (Unsupported, Refused):
+        raise
+    except Exception:  # noqa: BLE001 - it is met again, and reported, when the call itself is lowered
+        return
+
+
 def _info(r: Result) -> ResultInfo:
-    if r.kind in ("count", "check"):
+    if r.kind in ("count", "check", "columns"):
         return ResultInfo(r.kind, r.dtype, r.layout, 1, r.slot)
     numel = r.layout.numel if r.layout.dense else r.layout.extent
     return ResultInfo(r.kind, r.dtype, r.layout, numel, r.slot)

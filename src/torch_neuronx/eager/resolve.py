@@ -15,7 +15,7 @@ from torch_neuronx.lowering.table import overload
 from torch_neuronx.lowering.views import Layout
 from torch_neuronx.scalar_types import dtype_of, number_of
 
-_KINDS = {"fresh": 0, "write": 1, "count": 2, "check": 3}
+_KINDS = {"fresh": 0, "write": 1, "count": 2, "check": 3, "columns": 4}
 _LAYOUTS = {
     0: torch.strided,
     1: torch.sparse_coo,

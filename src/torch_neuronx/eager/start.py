@@ -13,6 +13,7 @@ from torch_neuronx.eager import deterministic
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.layout_rules import ELEMENTWISE_CONTIGUOUS
 from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
@@ -101,7 +102,11 @@ def _bind(form: Form, row: Row) -> None:
     arguments = op._schema.arguments
     operands = tuple(i for i, a in enumerate(arguments) if str(a.type) in _NUMBERS and a.name not in row.attributes)
     unread = tuple(i for i in form.written if form.derived and (arguments[i].is_out or not row.reads_self))
-    flags = _POINTWISE * row.pointwise | _RANDOM * row.random | _HOST_INPUTS * row.host_inputs
+    flags = (
+        _POINTWISE * (row.pointwise and form.name not in ELEMENTWISE_CONTIGUOUS)
+        | _RANDOM * row.random
+        | _HOST_INPUTS * row.host_inputs
+    )
     flags |= _OVERLAP * (op._schema.name.removeprefix("aten::") in _ONE_VALUE)
     flags |= _DRAWN_ON_CPU * (row.random and form.name not in _NOT_ON_CPU)
     base = form.functional.removeprefix("aten::").partition(".")[0]

@@ -246,14 +246,26 @@ def _lay_out_fresh(
             raise RuntimeError(f"emitted dtype {value.dtype}, the meta kernel says {meta.dtype}")
         index = len(results)
         results.append(Result("fresh", value.dtype, meta.layout))
-        values.append(views.to_storage(hlo.to_storage(value), meta.layout))
+        if count is not None and x.columns:
+            values.append(_columns(value, count))
+        else:
+            values.append(views.to_storage(hlo.to_storage(value), meta.layout))
         if count is not None:
-            results.append(Result("count", torch.int64, Layout((), ()), index))
+            results.append(Result("columns" if x.columns else "count", torch.int64, Layout((), ()), index))
             values.append(hlo.convert(count, torch.int64))
         return ("result", index)
 
     returns.extend(one(x) for x in fresh)
     return values
+
+
+def _columns(value: Value, count: Value) -> Value:
+    """The first `count` rows of a matrix, column by column. What a column has too much, the next one overwrites."""
+    flat = hlo.full((value.numel,), 0, value.dtype)
+    for c in range(value.shape[1]):
+        column = hlo.reshape(hlo.slice_dim(value, 1, c, c + 1), (value.shape[0],))
+        flat = hlo.dynamic_update_slice(flat, column, [count * c])
+    return flat
 
 
 def _undescribed(value: Value, meta: Meta | Later | None) -> Meta:

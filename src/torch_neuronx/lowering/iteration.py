@@ -44,6 +44,15 @@ def result_layout(operands: Sequence[Layout], numbers: bool = False) -> Layout:
     return Layout(shape, _strides(shape, _order(shape, [_steps(x, shape) for x in operands])))
 
 
+def closed_up(x: Layout) -> Layout:
+    """A dense layout in the same order of memory."""
+    strides, step = [0] * len(x.sizes), 1
+    for d in _order(x.sizes, [x.strides]):
+        strides[d] = step
+        step *= max(x.sizes[d], 1)
+    return Layout(x.sizes, tuple(strides))
+
+
 def _steps(x: Layout, shape: Sizes) -> Sizes:
     """Strides over the common shape: 0 along what is broadcast."""
     missing = len(shape) - len(x.sizes)
@@ -79,6 +88,8 @@ def _compare(a: int, b: int, shape: Sizes, steps: Sequence[Sizes]) -> int:
 
 
 def _strides(shape: Sizes, order: Sequence[int]) -> Sizes:
+    if list(order) == list(reversed(range(len(shape)))):
+        return contiguous_strides(shape)
     strides, step = [0] * len(shape), 1
     for d in order:
         strides[d] = step

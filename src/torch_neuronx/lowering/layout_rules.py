@@ -11,6 +11,7 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.iteration import closed_up
 from torch_neuronx.lowering.table import overload
 from torch_neuronx.lowering.views import Layout, contiguous_strides
 
@@ -46,6 +47,16 @@ def _elementwise(arguments: Sequence[Any], layout: Layout) -> Layout:
         return layout
     expanded = [x.expand(layout.sizes) for x in operands]
     return Layout(layout.sizes, tuple(compute_elementwise_output_strides(*expanded)))
+
+
+def _preserved(arguments: Sequence[Any], layout: Layout) -> Layout:
+    """Laid out as the CPU's empty_like does: an extent of 1 keeps its stride."""
+    like = Layout(tuple(arguments[0].shape), tuple(arguments[0].stride()))
+    return like if like.dense else closed_up(like)
+
+
+def _row_major(arguments: Sequence[Any], layout: Layout) -> Layout:
+    return Layout(layout.sizes, contiguous_strides(layout.sizes))
 
 
 def _like_input(arguments: Sequence[Any], layout: Layout) -> Layout:
@@ -130,6 +141,14 @@ _ELEMENTWISE: Final = (
     "aten::special_xlog1py",
     "aten::native_dropout_backward",
 )
+_ROW_MAJOR: Final = (
+    "aten::diag_embed",
+    "aten::index_add",
+    "aten::index_copy",
+    "aten::isin.Tensor_Tensor",
+    "aten::tril",
+    "aten::triu",
+)
 _LIKE_INPUT: Final = (
     "aten::native_batch_norm",
     "aten::_native_batch_norm_legit",
@@ -167,6 +186,9 @@ _HINTED: Final = {
     "aten::nonzero_static": (0,),
 }
 
+# Elementwise, but what they return is contiguous, whatever the operands are.
+ELEMENTWISE_CONTIGUOUS: Final = frozenset(("aten::masked_fill.Scalar", "aten::masked_fill.Tensor"))
+
 # An out= argument of these that is resized becomes contiguous, whatever the fresh result is.
 RESIZED_CONTIGUOUS: Final = frozenset(("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c", "aten::slice_scatter"))
 
@@ -185,6 +207,12 @@ _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
         name: tuple(partial(_hinted, name, i) if i in which else None for i in range(max(which) + 1))
         for name, which in _HINTED.items()
     },
+    "aten::flip": (_preserved,),
+    "aten::sort": (_preserved, _preserved),
+    "aten::sort.stable": (_preserved, _preserved),
+    "aten::index_fill.int_Scalar": (_preserved,),
+    "aten::index_fill.int_Tensor": (_preserved,),
+    **dict.fromkeys(_ROW_MAJOR, (_row_major,)),
     "aten::geqrf": (_columns,),
     "aten::linalg_lstsq": (_solution,),
 }

@@ -12,7 +12,13 @@ import torch
 from torch_neuronx.lowering.call import Later, Meta
 from torch_neuronx.lowering.forms import Form, resolve
 from torch_neuronx.lowering.iteration import broadcast, result_layout
-from torch_neuronx.lowering.layout_rules import RESIZED_CONTIGUOUS, corrected, has_rule, rules_of
+from torch_neuronx.lowering.layout_rules import (
+    ELEMENTWISE_CONTIGUOUS,
+    RESIZED_CONTIGUOUS,
+    corrected,
+    has_rule,
+    rules_of,
+)
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import overload, rows
 from torch_neuronx.lowering.views import Layout, contiguous_strides
@@ -170,6 +176,9 @@ def _elementwise_layout(call: Call) -> Layout:
             shapes = " ".join(str(list(x.sizes)) for x in operands[1:])
             raise RuntimeError(f"output with shape {list(first.sizes)} doesn't match the broadcast shape {shapes}")
         operands = [first]
+    if call.name in ELEMENTWISE_CONTIGUOUS:
+        sizes = broadcast([x.sizes for x in operands])
+        return Layout(sizes, contiguous_strides(sizes))
     return result_layout(operands, any(isinstance(x, ScalarSpec) for x in call.args))
 
 

@@ -40,16 +40,25 @@ def result_type(*xs: Scalar) -> torch.dtype:
         tier = 2 if v.weak else (1 if v.ndim == 0 else 0)
         dtype = _default_for(v.dtype) if v.weak else v.dtype
         seen = tiers[tier]
-        tiers[tier] = dtype if seen is None else torch.promote_types(seen, dtype)
+        tiers[tier] = dtype if seen is None else _common(seen, dtype)
     result: torch.dtype | None = None
     for dtype in [d for d in reversed(tiers) if d is not None]:
         if result is None or _category(result) <= _category(dtype):
             result = dtype
+        elif dtype is torch.bool:
+            result = _common(result, dtype)
         elif result.is_complex and not dtype.is_complex and dtype.is_floating_point:
             result = torch.promote_types(dtype, torch.complex32)
     if result is None:
         raise RuntimeError("result_type needs at least one operand")
     return result
+
+
+def _common(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    try:
+        return torch.promote_types(a, b)
+    except RuntimeError as error:  # uint16, uint32 and uint64 go together with nothing but floats
+        raise Unsupported(f"{error}, which torch refuses") from None
 
 
 def _refuse_float8(dtypes: Sequence[torch.dtype]) -> None:

@@ -57,7 +57,8 @@ class Result:
     """One result of the program, in order.
 
     kind    "fresh": a new tensor of `layout`; "write": the new value of slot `slot`;
-            "count": int64, the valid rows of fresh result `slot`; "check": int32 error code.
+            "count": int64, the valid rows of fresh result `slot`, "columns": the same, where its columns lie one
+            behind the other; "check": int32 error code.
     """
 
     kind: str

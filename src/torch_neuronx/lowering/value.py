@@ -142,10 +142,14 @@ def _hlo() -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sized:
-    """A data-dependent result: the first `count` rows along dim 0 of `value` are valid."""
+    """A data-dependent result: the first `count` rows along dim 0 of `value` are valid.
+
+    `columns`: of a matrix that torch keeps column by column.
+    """
 
     value: Value
     count: Value
+    columns: bool = False
 
 
 Scalar = Value | bool | int | float | complex

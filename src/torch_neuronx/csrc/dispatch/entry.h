@@ -11,10 +11,11 @@
 namespace neuron::dispatch {
 
 enum class ResultKind : uint8_t {
-  Fresh,  // a new tensor
-  Write,  // the new value of a slot
-  Count,  // int64: the valid rows of the fresh result `slot`
-  Check,  // int32 error code of the op's run-time checks
+  Fresh,        // a new tensor
+  Write,        // the new value of a slot
+  Count,        // int64: the valid rows of the fresh result `slot`
+  Check,        // int32 error code of the op's run-time checks
+  ColumnCount,  // as Count, and the result's columns lie one behind the other
 };
 
 struct ResultSpec {

@@ -86,13 +86,18 @@ at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusiv
 }
 
 // A data-dependent number of rows: waits for the count and cuts the tensor to it, and its storage as torch sees it,
-// which nested tensors take the measure of. The array behind stays as long as it was made.
-void cut_rows(at::Tensor& tensor, PyObject* count) {
+// which nested tensors take the measure of. The array behind stays as long as it was made. Columns lie one behind the
+// other.
+void cut_rows(at::Tensor& tensor, PyObject* count, bool columns) {
   const int64_t rows = *static_cast<const int64_t*>(runtime::host_pointer(count));
   c10::SmallVector<int64_t, 5> sizes(tensor.sizes().begin(), tensor.sizes().end());
   sizes[0] = rows;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  impl->set_sizes_contiguous(sizes);
+  if (columns) {
+    impl->set_sizes_and_strides(sizes, {1, rows});
+  } else {
+    impl->set_sizes_contiguous(sizes);
+  }
   impl->unsafe_storage().unsafeGetStorageImpl()->set_nbytes(static_cast<size_t>(impl->numel()) * tensor.itemsize());
 }
 
@@ -118,8 +123,8 @@ void take_counts_and_checks(const std::shared_ptr<const Entry>& entry, PyObject*
   for (size_t i = 0; i < entry->results.size(); ++i) {
     const ResultSpec& result = entry->results[i];
     PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
-    if (result.kind == ResultKind::Count) {
-      cut_rows(tensors[static_cast<size_t>(result.slot)], array);
+    if (result.kind == ResultKind::Count || result.kind == ResultKind::ColumnCount) {
+      cut_rows(tensors[static_cast<size_t>(result.slot)], array, result.kind == ResultKind::ColumnCount);
     } else if (result.kind == ResultKind::Check) {
       defer_check(call.device, Py_NewRef(array), entry, op.name);
     }

@@ -3,6 +3,7 @@
 #include <ATen/Dispatch_v2.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/OpMathType.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -171,11 +172,18 @@ class CallViewer {
   }
 
   c10::ScalarType fitting_dtype(const c10::Scalar& number) const {
-    const c10::ScalarType self = call_.tensors[0].tensor.scalar_type();
-    if (op_.fit == Fit::Promoted && number.isFloatingPoint() && c10::isIntegralType(self, true)) {
+    if (op_.fit == Fit::Self) {
+      return call_.tensors[0].tensor.scalar_type();
+    }
+    at::native::ResultTypeState state{};
+    for (const TensorLeaf& leaf : call_.tensors) {
+      state = at::native::update_result_type_state(leaf.tensor, state);
+    }
+    const c10::ScalarType common = at::native::result_type(state);
+    if (op_.fit == Fit::Promoted && number.isFloatingPoint() && c10::isIntegralType(common, true)) {
       return c10::get_default_dtype_as_scalartype();
     }
-    return op_.fit == Fit::Computed ? at::toOpMathType(self) : self;
+    return op_.fit == Fit::Computed ? at::toOpMathType(common) : common;
   }
 
   // Raises in torch's words: value cannot be converted to type int8_t without overflow.

@@ -28,7 +28,7 @@ enum class Fit : uint8_t {
   Free,      // an operand: it wraps or becomes infinite
   Self,      // that of the first tensor
   Promoted,  // that of the result: a fraction beside integers has the default dtype
-  Computed,  // that of the first tensor's arithmetic: float for float16
+  Computed,  // that of the result's arithmetic: float for float16
 };
 
 struct Operator {

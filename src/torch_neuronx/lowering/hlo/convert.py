@@ -66,6 +66,8 @@ def convert(x: Value, dtype: torch.dtype) -> Value:
         return _float_to_integer(x, dtype)
     if dtype is torch.float8_e4m3fn and x.dtype is torch.float32:
         return _finite_float8(x)
+    if x.dtype is torch.bool and dtype.is_floating_point:
+        return _truth_value(x, dtype)
     if FLOAT8 & {x.dtype, dtype} and torch.float32 not in (x.dtype, dtype):
         return convert(_raw(x, torch.float32), dtype)
     return _raw(x, dtype)
@@ -94,6 +96,13 @@ def _nonzero(x: Value) -> Value:
     from torch_neuronx.lowering.hlo.elementwise import ne
 
     return ne(x, full(x.shape, 0, x.dtype))
+
+
+def _truth_value(x: Value, dtype: torch.dtype) -> Value:
+    """By way of a choice: the engine takes a product with a converted one for a choice, but False * nan is nan."""
+    from torch_neuronx.lowering.hlo.elementwise import select
+
+    return select(x, full(x.shape, 1, dtype), full(x.shape, 0, dtype))
 
 
 def _float_to_integer(x: Value, dtype: torch.dtype) -> Value:

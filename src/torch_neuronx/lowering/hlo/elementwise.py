@@ -14,6 +14,7 @@ from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo.convert import convert
 from torch_neuronx.lowering.hlo.literal import constant
 from torch_neuronx.lowering.hlo.shape import broadcast_shapes, broadcast_to
+from torch_neuronx.lowering.hlo.words import from_words, to_words
 from torch_neuronx.lowering.value import Scalar, Value
 
 __all__ = [
@@ -88,9 +89,14 @@ round_afz, round_even = _unary(stablehlo.round_nearest_afz), _unary(stablehlo.ro
 rsqrt, sign, sqrt = _unary(stablehlo.rsqrt), _unary(stablehlo.sign), _unary(stablehlo.sqrt)
 
 add, subtract = _binary(stablehlo.add), _binary(stablehlo.subtract)
-multiply, divide = _binary(stablehlo.multiply), _binary(stablehlo.divide)
+multiply, _divide = _binary(stablehlo.multiply), _binary(stablehlo.divide)
 maximum, minimum = _binary(stablehlo.maximum), _binary(stablehlo.minimum)
 power, atan2, _remainder = _binary(stablehlo.power), _binary(stablehlo.atan2), _binary(stablehlo.remainder)
+
+
+def divide(x: Scalar, y: Scalar) -> Value:
+    a, b = operands(x, y)
+    return a if 0 in a.shape else _divide(a, b)  # the compiler divides a constant's one value, 0 by 0, and dies
 
 
 def remainder(x: Scalar, y: Scalar) -> Value:
@@ -98,7 +104,7 @@ def remainder(x: Scalar, y: Scalar) -> Value:
     a, b = operands(x, y)
     if a.dtype.is_complex:
         raise Unsupported("the remainder of complex numbers")
-    return _remainder(a, b)
+    return a if 0 in a.shape else _remainder(a, b)
 
 
 and_, or_, xor = _binary(stablehlo.and_), _binary(stablehlo.or_), _binary(stablehlo.xor)
@@ -166,7 +172,8 @@ def select(predicate: Value, on_true: Scalar, on_false: Scalar) -> Value:
     a, b = operands(on_true, on_false)
     shape = broadcast_shapes(predicate.shape, a.shape)
     p, a, b = broadcast_to(predicate, shape), broadcast_to(a, shape), broadcast_to(b, shape)
-    return Value(stablehlo.select(p.ssa, a.ssa, b.ssa), a.dtype, a.dims)
+    words = stablehlo.select(p.ssa, to_words(a), to_words(b))
+    return Value(from_words(words, shape, a.dtype), a.dtype, a.dims)
 
 
 def clamp(low: Scalar, x: Value, high: Scalar) -> Value:

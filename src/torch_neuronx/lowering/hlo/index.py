@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 from torch_neuronx.lowering.dtypes import tensor_type
 from torch_neuronx.lowering.hlo.literal import iota
 from torch_neuronx.lowering.hlo.shape import concatenate, reshape
+from torch_neuronx.lowering.hlo.words import from_words, to_words, word_dtype
 from torch_neuronx.lowering.value import Value, static_dims
 
 
@@ -31,8 +32,9 @@ def gather(
     numbers = stablehlo.GatherDimensionNumbers.get(
         list(offset_dims), list(collapsed), list(operand_batching), list(indices_batching), list(index_map), vector
     )
-    ssa = stablehlo.gather(x.ssa, indices.ssa, numbers, list(slice_sizes), indices_are_sorted=sorted_indices)
-    return Value(ssa, x.dtype, static_dims(ir.RankedTensorType(ssa.type).shape))
+    words = stablehlo.gather(to_words(x), indices.ssa, numbers, list(slice_sizes), indices_are_sorted=sorted_indices)
+    shape = ir.RankedTensorType(words.type).shape
+    return Value(from_words(words, shape, x.dtype), x.dtype, static_dims(shape))
 
 
 def scatter(
@@ -60,21 +62,23 @@ def scatter(
         list(scatter_map),
         vector,
     )
+    dtype = x.dtype if body else word_dtype(x.dtype)
     op = stablehlo.ScatterOp(
-        [tensor_type(x.shape, x.dtype)],
-        [x.ssa],
+        [tensor_type(x.shape, dtype)],
+        [x.ssa if body else to_words(x)],
         indices.ssa,
-        [updates.ssa],
+        [updates.ssa if body else to_words(updates)],
         numbers,
         indices_are_sorted=sorted_indices,
         unique_indices=unique,
     )
-    kind = tensor_type((), x.dtype)
+    kind = tensor_type((), dtype)
     block = op.regions[0].blocks.append(kind, kind)
     with ir.InsertionPoint(block):
-        old, new = (Value(arg, x.dtype, ()) for arg in block.arguments)
+        old, new = (Value(arg, dtype, ()) for arg in block.arguments)
         stablehlo.return_([(body(old, new) if body else new).ssa])
-    return Value(op.results[0], x.dtype, x.dims)
+    result = op.results[0] if body else from_words(op.results[0], x.shape, x.dtype)
+    return Value(result, x.dtype, x.dims)
 
 
 def take_rows(x: Value, indices: Value, dim: int = 0) -> Value:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 
 import torch
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from torch_neuronx.lowering.dtypes import tensor_type
 from torch_neuronx.lowering.hlo.literal import constant
+from torch_neuronx.lowering.hlo.words import from_words, to_words
 from torch_neuronx.lowering.value import Scalar, Value, static_dims
 
 
@@ -71,12 +73,16 @@ def squeeze(x: Value, *dims: int) -> Value:
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in drop))
 
 
+def _moved(words: ir.Value, shape: Sequence[int], dtype: torch.dtype) -> Value:
+    return Value(from_words(words, shape, dtype), dtype, static_dims(list(shape)))
+
+
 def slice_(x: Value, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> Value:
     steps = list(strides or [1] * x.ndim)
     if list(starts) == [0] * x.ndim and tuple(limits) == x.shape and steps == [1] * x.ndim:
         return x
     shape = tuple(max(0, -(-(b - a) // s)) for a, b, s in zip(starts, limits, steps, strict=True))
-    return Value(stablehlo.slice(x.ssa, list(starts), list(limits), steps), x.dtype, static_dims(shape))
+    return _moved(stablehlo.slice(to_words(x), list(starts), list(limits), steps), shape, x.dtype)
 
 
 def slice_dim(x: Value, dim: int, start: int, stop: int, step: int = 1) -> Value:
@@ -93,13 +99,13 @@ def _index(i: Scalar) -> Value:
 
 def dynamic_slice(x: Value, starts: Sequence[Scalar], sizes: Sequence[int]) -> Value:
     """Run-time start indices (rank-0 int64); StableHLO clamps a start so that the slice fits."""
-    ssa = stablehlo.dynamic_slice(x.ssa, [_index(i).ssa for i in starts], list(sizes))
-    return Value(ssa, x.dtype, static_dims(list(sizes)))
+    ssa = stablehlo.dynamic_slice(to_words(x), [_index(i).ssa for i in starts], list(sizes))
+    return _moved(ssa, sizes, x.dtype)
 
 
 def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Scalar]) -> Value:
-    ssa = stablehlo.dynamic_update_slice(x.ssa, update.ssa, [_index(i).ssa for i in starts])
-    return Value(ssa, x.dtype, x.dims)
+    ssa = stablehlo.dynamic_update_slice(to_words(x), to_words(update), [_index(i).ssa for i in starts])
+    return _moved(ssa, x.shape, x.dtype)
 
 
 def concatenate(xs: Sequence[Value], dim: int) -> Value:
@@ -108,7 +114,7 @@ def concatenate(xs: Sequence[Value], dim: int) -> Value:
     dim = dim % xs[0].ndim
     shape = list(xs[0].shape)
     shape[dim] = sum(x.shape[dim] for x in xs)
-    return Value(stablehlo.concatenate([x.ssa for x in xs], dim), xs[0].dtype, static_dims(shape))
+    return _moved(stablehlo.concatenate([to_words(x) for x in xs], dim), shape, xs[0].dtype)
 
 
 def pad(
@@ -124,9 +130,9 @@ def pad(
     shape = tuple(n + a + b + max(n - 1, 0) * i for n, a, b, i in zip(x.shape, low, high, inner, strict=True))
     if shape == x.shape and not any(low) and not any(high):
         return x
-    return Value(stablehlo.pad(x.ssa, value.ssa, list(low), list(high), inner), x.dtype, static_dims(shape))
+    return _moved(stablehlo.pad(to_words(x), to_words(value), list(low), list(high), inner), shape, x.dtype)
 
 
 def reverse(x: Value, dims: Sequence[int]) -> Value:
     axes = [d % x.ndim for d in dims]
-    return Value(stablehlo.reverse(x.ssa, axes), x.dtype, x.dims) if axes else x
+    return _moved(stablehlo.reverse(to_words(x), axes), x.shape, x.dtype) if axes else x

@@ -24,11 +24,11 @@ def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) ->
 def index_select(self: Value, dim: int, index: Value) -> Value:
     x, i = at_least_1d(self), at_least_1d(index)
     dim = axis(dim, x.ndim)
+    error = "RuntimeError" if dim == 1 else "IndexError"  # as the CPU's two kernels say it
+    i = checked(i, x.shape[dim], error, "index_select(): index out of range in self")
     if not x.numel or not i.numel:
         shape = [i.shape[0] if d == dim else n for d, n in enumerate(x.shape)]
-        checked(i, x.shape[dim], "IndexError", "index_select(): index out of range in self")
         return hlo.full(shape if self.ndim else (), 0, self.dtype)
-    i = checked(i, x.shape[dim], "IndexError", "index_select(): index out of range in self")
     out = hlo.take_rows(x, i, dim)
     return out if self.ndim else hlo.reshape(out, ())
 

@@ -31,7 +31,7 @@ def _table(linear: Value, shape: tuple[int, ...]) -> Value:
 @lower("aten::nonzero")
 def nonzero(self: Value) -> Sized:
     positions, count = hlo.compact(hlo.convert(hlo.flatten(self), torch.bool))
-    return Sized(_table(positions, self.shape), count)
+    return Sized(_table(positions, self.shape), count, columns=True)
 
 
 @lower("aten::nonzero_static")

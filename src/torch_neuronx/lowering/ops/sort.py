@@ -20,6 +20,7 @@ from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value, static_dims
 
 _KEY = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_BITS = {1: torch.int8, **_KEY}
 _TOPK_SHARE = 8  # a selection of more than 1/8 of a row is sorted instead
 
 
@@ -57,13 +58,27 @@ def sorted_keys(x: Value, dim: int, descending: bool = False) -> tuple[Value, Va
     return key, index
 
 
+def _sorted_floats(x: Value, dim: int, descending: bool) -> tuple[Value, Value]:
+    """(values, positions), stable. The key of -0 is that of 0: which of them it was goes with the position."""
+    small = torch.int32 if x.shape[dim] < 2**30 else torch.int64
+    negative = hlo.eq(x, 0.0) & hlo.lt(hlo.bitcast(x, _BITS[x.dtype.itemsize]), 0)
+    tagged = hlo.iota(x.shape, dim, small) * 2 + hlo.convert(negative, small)
+    less = hlo.gt if descending else hlo.lt
+    key, tagged = hlo.sort([to_key(x), tagged], dim, lambda a, b, *_: less(a, b))
+    values = hlo.select(hlo.ne(tagged & 1, 0), -0.0, from_key(key, x.dtype))
+    return values, hlo.shift_right_arithmetic(tagged, 1)
+
+
 @lower("aten::sort.stable")
 def sort_stable(
     self: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Value, Value]:
     x = at_least_1d(self)
-    key, index = sorted_keys(x, axis(dim, self.ndim), descending)
-    values = from_key(key, self.dtype)
+    if self.dtype.is_floating_point:
+        values, index = _sorted_floats(x, axis(dim, self.ndim), descending)
+    else:
+        key, index = sorted_keys(x, axis(dim, self.ndim), descending)
+        values = from_key(key, self.dtype)
     return hlo.reshape(values, self.shape), hlo.reshape(hlo.convert(index, torch.int64), self.shape)
 
 

@@ -153,6 +153,11 @@ def _rows(name: str, call: Call) -> None:
         left_to_the_cpu(f"{short(name)} of a source of {source.dtype}{list(source.layout.sizes)}")
 
 
+def _one_for_a_number(name: str, call: Call) -> None:
+    if not call.args[0].layout.sizes and call.args[2].layout.numel != 1:
+        left_to_the_cpu(f"{short(name)} of a number at {call.args[2].layout.numel} places")
+
+
 _LONG: Final = (torch.int64,)
 _WIDE: Final = (torch.int64, torch.int32)
 CHECKS: Final[dict[str, Refusal]] = {
@@ -162,9 +167,9 @@ CHECKS: Final[dict[str, Refusal]] = {
     "_index_put_impl": put,
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _along()),
     "index_add": _along(_index_dtype(2, *_WIDE, then=_rows)),
-    "index_copy": _along(_index_dtype(2, *_LONG)),
+    "index_copy": _along(_index_dtype(2, *_LONG, then=same_dtype(3))),
     "index_fill": _along(_index_dtype(2, *_LONG, then=_fill)),
     "index_reduce": _along(_index_dtype(2, *_WIDE, then=_rows)),
-    "index_select": _along(_index_dtype(2, *_WIDE)),
+    "index_select": _along(_index_dtype(2, *_WIDE, then=_one_for_a_number)),
     "put": _index_dtype(1, *_LONG),
 }

@@ -9,7 +9,7 @@ import torch
 
 from torch_neuronx.lowering.dtypes import FLOAT8, INTEGER
 from torch_neuronx.lowering.refusals.operands import Refusal, argument, left_to_the_cpu, short
-from torch_neuronx.lowering.spec import Call
+from torch_neuronx.lowering.spec import Call, TensorSpec
 
 
 def in_range(name: str, dim: int, ndim: int) -> None:
@@ -22,6 +22,10 @@ def in_range(name: str, dim: int, ndim: int) -> None:
 
 def dimension(name: str, call: Call) -> None:
     in_range(name, call.args[1], len(call.args[0].layout.sizes))
+
+
+def _sorted_dimension(name: str, call: Call) -> None:
+    in_range(name, argument(call, "dim"), len(call.args[0].layout.sizes))
 
 
 def _something(name: str, call: Call) -> None:
@@ -37,6 +41,14 @@ def _something(name: str, call: Call) -> None:
             f"{short(name)}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
+
+
+def _matching(name: str, call: Call) -> None:
+    """What is written has self's dtype; torch looks at that first."""
+    out = argument(call, "out")
+    if isinstance(out, TensorSpec) and out.dtype != call.args[0].dtype:
+        left_to_the_cpu(f"{short(name)} of {call.args[0].dtype} written to {out.dtype}")
+    _something(name, call)
 
 
 def _never(*dtypes: torch.dtype, then: Refusal | None = None) -> Refusal:
@@ -55,8 +67,10 @@ _EXTREMES: Final = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin",
 CHECKS: Final[dict[str, Refusal]] = {
     **dict.fromkeys(("_softmax", "_log_softmax"), dimension),
     **dict.fromkeys(_EXTREMES, _something),
+    **dict.fromkeys(("amax", "amin"), _matching),
     **dict.fromkeys(("argmax", "argmin"), _never(torch.bool, then=_something)),
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), _never(*_NOT_FLOATING)),
+    "sort": _sorted_dimension,
     "nansum": _never(*_COMPLEX),
     "topk": _never(torch.bool),
 }

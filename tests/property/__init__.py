@@ -1,0 +1,1 @@
+"""Random programs: the device against CPU torch, after every step."""
