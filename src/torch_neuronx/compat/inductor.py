@@ -13,7 +13,7 @@ _OURS = "_neuron_request"
 
 def apply() -> None:
     """Wraps the object that stands for Inductor in torch.compile; its own graphs still go to it."""
-    wrapper = torch._TorchCompileInductorWrapper
+    wrapper: Any = torch._TorchCompileInductorWrapper
     original_init, original_call = wrapper.__init__, wrapper.__call__
 
     def init(self: Any, mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None, *rest: Any) -> None:

@@ -129,7 +129,8 @@ class CompiledGraph:
         except OSError as problem:
             kept = f"The graph could not be kept: {problem}."
         return CompilationError(
-            f"{self.name}, a {self.kind} graph of {self.metrics.node_count} nodes, could not be compiled: {error}\n{kept} "
+            f"{self.name}, a graph of {self.metrics.node_count} nodes ({self.kind}), could not be compiled: {error}\n"
+            f"{kept} "
             "To run such graphs op by op, pass options={'fallback_execution': True} to torch.compile or set "
             "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0."
         )

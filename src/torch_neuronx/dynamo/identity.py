@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -21,7 +21,8 @@ def _lines(module: fx.GraphModule) -> list[str]:
     numbers = {node: i for i, node in enumerate(module.graph.nodes)}
     lines = []
     for node in module.graph.nodes:
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _Ref(numbers[n]))
+        named: Any = lambda n: _Ref(numbers[n])  # noqa: E731
+        args, kwargs = cast(Any, fx.node.map_arg((node.args, node.kwargs), named))
         target = "" if node.op in ("placeholder", "output") else str(node.target)
         lines.append(f"{node.op} {target} {args!r} {kwargs!r} {_traced(node.meta.get('val'))}")
         if node.op == "get_attr":

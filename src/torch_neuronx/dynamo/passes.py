@@ -17,7 +17,7 @@ def lift_constants(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[torch.
     changed = copy.copy(module)
     changed.graph = copy.deepcopy(module.graph)
     *_, last = (n for n in changed.graph.nodes if n.op == "placeholder") if _has_inputs(changed) else (None,)
-    tensors = []
+    tensors: list[torch.Tensor] = []
     for node in [n for n in changed.graph.nodes if n.op == "get_attr"]:
         value = _attribute(module, node)
         if not isinstance(value, torch.Tensor):
