@@ -16,8 +16,10 @@ from torch_neuronx.lowering import graph_control, hlo, views
 from torch_neuronx.lowering.call import Lowered, Storages, build
 from torch_neuronx.lowering.decompose import EmitMode, EmitTensor, dispatch
 from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.meta import is_mistaken
 from torch_neuronx.lowering.module import Program
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, TensorSpec
+from torch_neuronx.lowering.table import overload_name
 from torch_neuronx.lowering.value import Value
 from torch_neuronx.lowering.views import Layout, contiguous_strides
 
@@ -227,6 +229,8 @@ class _Returns:
         if id(x) not in self.made:
             value = x.value
             layout = layout or Layout(value.shape, contiguous_strides(value.shape))
+            if value.shape != layout.sizes and _is_mistraced(self.emitter.home.get(id(x))):
+                layout = Layout(value.shape, contiguous_strides(value.shape))
             if value.shape != layout.sizes:
                 raise RuntimeError(f"emitted shape {value.shape}, traced {layout.sizes}")
             self.made[id(x)] = len(self.results)
@@ -272,6 +276,17 @@ class _Returns:
         if id(root) not in shared or not base.dense:
             return None
         return ("view", "result", self._result(root, base), *view)
+
+
+def _is_mistraced(node: fx.Node | None) -> bool:
+    """Whether tracing, which asks meta kernels, knows this result to be something it is not."""
+    if node is None:
+        return False
+    position = 0
+    if node.target is operator.getitem:
+        source, position = node.args  # type: ignore[assignment]
+        node = source if isinstance(source, fx.Node) else node
+    return isinstance(node.target, torch._ops.OpOverload) and is_mistaken(overload_name(node.target), position)
 
 
 def _root(x: EmitTensor) -> EmitTensor:
