@@ -13,12 +13,15 @@ from torch_neuronx import _C
 from torch_neuronx.compiler import executables
 from torch_neuronx.debug import tracking
 from torch_neuronx.dynamo import artifacts, metrics
+from torch_neuronx.dynamo.buckets import Varying, is_varying
 from torch_neuronx.dynamo.identity import graph_identity
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
 from torch_neuronx.dynamo.settings import Settings, copies_cpu_inputs
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
+from torch_neuronx.lowering.padded.graph import lower_padded
+from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
 
 _numbers = itertools.count()
@@ -52,8 +55,24 @@ class CompiledGraph:
         self._handle = _C.make_graph(
             self.name, len(placeholders), returns, self.written, floats, random or _has_subgraphs(graph), self._resolve
         )
+        self._varying: Varying | None = None
+        self._padded: Any = None
+        self._buckets: dict[str, executables.Obtained] = {}
+        if settings.buckets is not None and is_varying(self.module):
+            self._prepare_padded(len(placeholders), returns, floats)
         if artifacts.preserved():
             artifacts.save_graph(self.module, self.name)
+
+    def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...]) -> None:
+        varying = Varying(self.module, self.settings.buckets or ())
+        self.metrics.exact_because = varying.obstacle()
+        if self.metrics.exact_because is None:
+            numbers = tuple(range(inputs, inputs + varying.extra - 1))
+            count = inputs + varying.extra
+            self._varying = varying
+            self._padded = _C.make_graph(
+                self.name, count, returns, self.written, (*floats, *numbers), False, self._resolve_padded
+            )
 
     def __call__(self, args: list[Any]) -> Any:
         if self.metrics.fallback is not None:
@@ -62,7 +81,7 @@ class CompiledGraph:
         copied = self._copy_host_inputs(args) if self.host_inputs else None
         kept = list(args) if self.settings.fallback_execution else None
         try:
-            out = _C.run_graph(self._handle, args)
+            out = self._run(args)
         except CompilationError as error:
             if kept is None:
                 raise
@@ -75,6 +94,14 @@ class CompiledGraph:
         for i in self.host_outputs:
             out[i] = out[i].cpu()
         return out[0] if self._single else out
+
+    def _run(self, args: list[Any]) -> list[Any]:
+        if self._varying is not None and self.metrics.exact_because is None:
+            try:
+                return _C.run_graph(self._padded, self._varying.arguments(args))
+            except NeedsExact as reason:
+                self.metrics.exact_because = str(reason)
+        return _C.run_graph(self._handle, args)
 
     def _copy_host_inputs(self, args: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Moves CPU tensors to the device; the written ones come back, with where they are written to."""
@@ -122,6 +149,31 @@ class CompiledGraph:
                 return run_entry(executables.obtain(source, device))
         except (NodeFailed, executables.LoweringFailed, RuntimeError) as error:
             raise self._failure(error) from error
+
+    def _resolve_padded(
+        self, name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int
+    ) -> tuple[Any, ...]:
+        """The same for a call whose sizes are padded: sizes of one bucket have one executable."""
+        varying = self._varying
+        assert varying is not None
+        described = tuple(argument_of(x, "") for x in args)
+        request, exact = varying.request(described)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        call = varying.canonical(call)
+        identity = f"{self.identity} {request!r} {call!r}"
+        known = self._buckets.get(identity)
+        if known is None:
+            source = executables.Source(
+                self.name, identity, f"{len(args)} inputs", lambda: lower_padded(self.module, call, request)
+            )
+            try:
+                with held_back(), metrics.measured(self.metrics):
+                    known = self._buckets[identity] = executables.obtain(source, device)
+            except NeedsExact:
+                raise
+            except Exception as error:
+                raise self._failure(error) from error
+        return run_entry(varying.at_sizes(known, exact))
 
     def _failure(self, error: Exception) -> CompilationError:
         try:

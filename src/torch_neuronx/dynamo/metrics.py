@@ -31,6 +31,7 @@ class GraphMetrics:
     load_time: float = 0.0
     misses: list[str] = field(default_factory=list)
     fallback: str | None = None  # why it runs op by op
+    exact_because: str | None = None  # why varying sizes are not padded to buckets
 
 
 _lock = threading.Lock()

@@ -16,10 +16,13 @@ class Settings:
 
     model_name          a name for its graphs in reports, artifacts and metrics
     fallback_execution  a graph that does not compile runs op by op, counted, instead of raising
+    buckets             what varying sizes are padded to: (): powers of two and three times these; a list of sizes,
+                        beyond which these again; None ("exact" as an option): nothing, each size has its executable
     """
 
     model_name: str = "graph"
     fallback_execution: bool = False
+    buckets: tuple[int, ...] | None = ()
     mode: str = "default"
 
     @classmethod
@@ -29,17 +32,29 @@ class Settings:
         if mode not in MODES:
             raise ValueError(f"torch.compile on neuron has no mode {mode!r}. Valid modes: {', '.join(MODES)}.")
         settings = cls(fallback_execution=not _flag("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", True), mode=mode)
-        known = {f.name: f.type for f in fields(cls) if f.name in OPTIONS}
-        for name, value in (options or {}).items():
-            if name not in known:
-                raise ValueError(
-                    f"torch.compile on neuron has no option {name!r}. Valid options: {', '.join(sorted(known))}."
-                )
-            if type(value).__name__ != known[name]:
-                raise ValueError(
-                    f"torch.compile option {name!r} on neuron takes a {known[name]}, not {type(value).__name__}"
-                )
-        return replace(settings, **(options or {}))
+        return replace(settings, **{name: _option(name, value) for name, value in (options or {}).items()})
+
+
+def _option(name: str, value: Any) -> Any:
+    if name not in OPTIONS:
+        raise ValueError(
+            f"torch.compile on neuron has no option {name!r}. Valid options: {', '.join(sorted(OPTIONS))}."
+        )
+    if name == "buckets":
+        return _buckets(value)
+    wanted = {"model_name": str, "fallback_execution": bool}[name]
+    if not isinstance(value, wanted):
+        raise ValueError(f"torch.compile option {name!r} on neuron takes a {wanted.__name__}, not {value!r}")
+    return value
+
+
+def _buckets(value: Any) -> tuple[int, ...] | None:
+    if value == "exact":
+        return None
+    listed = list(value) if isinstance(value, (list, tuple)) else []
+    if not listed or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in listed):
+        raise ValueError(f'torch.compile option "buckets" on neuron takes "exact" or a list of sizes, not {value!r}')
+    return tuple(sorted(set(listed)))
 
 
 OPTIONS: Final = frozenset(f.name for f in fields(Settings)) - {"mode"}

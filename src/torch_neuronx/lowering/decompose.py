@@ -215,6 +215,8 @@ def _emit_form(op: torch._ops.OpOverload, form: Form, args: Sequence[Any], kwarg
     given = [*positional, *named.values()]
     if not form.written:
         out = wrap(emit_overload(form.name, op, unwrap(positional), unwrap(named)))
+        if not op._schema.returns:
+            return None
         return _as_views(op, positional, named, out) if op.is_view else out
     if not form.derived:
         return _emit_writes(op, form, positional, named)
