@@ -15,7 +15,6 @@ from torch_neuronx import _C
 from torch_neuronx.compiler.executables import Interface, Obtained
 from torch_neuronx.lowering.graph import output_nodes, written_positions
 from torch_neuronx.lowering.padded.graph import Entering, Request
-from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
 from torch_neuronx.lowering.views import Layout
 
@@ -130,9 +129,9 @@ class Varying:
         args = list(call.args)
         for i in self.entering:
             args[i] = replace(args[i], layout=Layout((), ()), fits=False)
-        for s in self.sources.values():
-            if s.dim is None:
-                args[s.position] = None
+        for i, node in enumerate(self.placeholders):
+            if isinstance(node.meta.get("val"), torch.SymInt):
+                args[i] = None  # the program computes it from the symbols
         return replace(call, args=tuple(args))
 
     def at_sizes(self, obtained: Obtained, exact: dict[Any, int]) -> Obtained:
@@ -156,9 +155,16 @@ class Varying:
         traced = node.meta["val"]
         shape, strides = (tuple(_at(n, sizes) for n in x) for x in (traced.shape, traced.stride()))
         layout = Layout(shape, strides)
-        if not layout.dense:
-            raise NeedsExact("a result of varying size whose memory has holes")
-        return layout
+        return layout if layout.dense else _without_holes(layout)
+
+
+def _without_holes(layout: Layout) -> Layout:
+    """Dense in the same order: most of these are saved for backward, where only the elements matter."""
+    strides, step = [0] * len(layout.sizes), 1
+    for d in reversed(layout.order):
+        strides[d] = step
+        step *= layout.sizes[d]
+    return Layout(layout.sizes, tuple(strides))
 
 
 def _is_symbolic(traced: Any) -> bool:
@@ -172,14 +178,16 @@ def _symbols_in(traced: Any) -> set[Any]:
 
 
 def _at(size: Any, symbols: dict[Any, int]) -> int:
-    return int(size.node.expr.subs(symbols)) if isinstance(size, torch.SymInt) else int(size)
+    traced: Any = size
+    return int(traced.node.expr.subs(symbols)) if isinstance(traced, torch.SymInt) else int(traced)
 
 
 def _lies_padded(x: torch.Tensor, traced: torch.Tensor) -> bool:
     """Whether an input's memory is its padded form: only its first dimension that is not 1 varies."""
     if x.storage_offset() or not x.is_contiguous():
         return False
-    moving = [n for n in traced.shape if isinstance(n, torch.SymInt) or n != 1]
+    sizes: list[Any] = list(traced.shape)
+    moving = [n for n in sizes if isinstance(n, torch.SymInt) or n != 1]
     return not any(isinstance(n, torch.SymInt) for n in moving[1:])
 
 

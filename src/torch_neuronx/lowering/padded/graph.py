@@ -19,7 +19,7 @@ from torch_neuronx.lowering.module import Program
 from torch_neuronx.lowering.padded import layout, rules, sizes
 from torch_neuronx.lowering.padded.sizes import NeedsExact, Symbols, bound_of, expression, size_of
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, TensorSpec
-from torch_neuronx.lowering.value import Factor, Value
+from torch_neuronx.lowering.value import Dim, Factor, Value
 from torch_neuronx.lowering.views import Layout
 
 
@@ -70,8 +70,9 @@ class PaddedEmitter(Emitter):
     def _by_rule(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if node.target is torch.ops.aten.copy_.default:
             raise NeedsExact("a write to an input of varying size")
-        values = rules.map_leaves(lambda x: x.value if isinstance(x, EmitTensor) else x, [list(args), kwargs])
-        call = rules.node_of(node.target, *values, _traced_sizes(node.meta.get("val")))
+        assert isinstance(node.target, torch._ops.OpOverload)
+        given, named = rules.map_leaves(lambda x: x.value if isinstance(x, EmitTensor) else x, [list(args), kwargs])
+        call = rules.node_of(node.target, given, named, _traced_sizes(node.meta.get("val")))
         try:
             out = rules.run(call)
         except NeedsExact:
@@ -114,7 +115,8 @@ def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowere
             inputs = [_input(i, n, call, storages, entering.get(i)) for i, n in enumerate(placeholders)]
             outputs = PaddedEmitter(module, {}).run(inputs)
             listed = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-            orders, made = dict(request.orders), []
+            orders = dict(request.orders)
+            made: list[Value] = []
             for i, (x, node) in enumerate(zip(listed, output_nodes(module.graph), strict=True)):
                 returns.append(_leave(x, node, inputs, call, orders.get(i), results, made))
             for position in written_positions(module.graph):
@@ -196,5 +198,5 @@ def _dense(x: Value) -> Value:
         return hlo.flatten(layout.physical(x))
     total: Any = math.prod([sympy.sympify(size_of(d)) for d in x.dims])
     room = math.prod(x.shape)
-    flat = layout.relayout(x, [layout.Dim((Factor(expression(total), max(room, bound_of(expression(total)))),))])
+    flat = layout.relayout(x, [Dim((Factor(expression(total), max(room, bound_of(expression(total)))),))])
     return hlo.flatten(layout.physical(flat))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import sympy
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.padded import layout
-from torch_neuronx.lowering.padded.sizes import NeedsExact, dim_of, size_of
+from torch_neuronx.lowering.padded.sizes import NeedsExact, dim_of, size_of, value_of
 from torch_neuronx.lowering.table import overload_name, rows
 from torch_neuronx.lowering.value import Scalar, Value
 
@@ -103,7 +104,8 @@ def _elementwise(node: Node) -> Value | tuple[Value, ...]:
     """Operands are brought to one padding; garbage stays where it is."""
     names = [k for k, v in node.arguments.items() if isinstance(v, Value) and v.ndim]
     given, dims = layout.broadcast([node[k] for k in names])
-    results = node.emit(dict(zip(names, given, strict=True)))
+    numbers = {k: replace(value_of(v), weak=True) for k, v in node.arguments.items() if isinstance(v, sympy.Expr)}
+    results = node.emit({**dict(zip(names, given, strict=True)), **numbers})
     if isinstance(results, Value):
         return layout.with_dims(results, dims)
     return tuple(layout.with_dims(r, dims) for r in results)

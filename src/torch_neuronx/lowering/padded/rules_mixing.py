@@ -230,7 +230,7 @@ def _convolution(node: Node) -> Sequence[Mix]:
 
 @mixing("aten::convolution_backward")
 def _convolution_backward(node: Node) -> Sequence[Mix]:
-    x, grad = node["input"], node["grad_output"]
+    x = node["input"]
     if node["transposed"] and any(d.padded for d in x.dims[2:]):
         raise NeedsExact("a transposed convolution over a dimension of varying size")
     places = [0, *range(2, x.ndim)]
