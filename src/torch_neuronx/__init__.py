@@ -16,10 +16,12 @@ _autoload.register()
 # Public names that live deeper and are imported when first asked for: `import torch` stays quick.
 _LAZY = {
     "clear_op_tracking": "torch_neuronx.debug.tracking",
+    "get_dynamo_metrics": "torch_neuronx.dynamo.metrics",
     "get_executed_ops": "torch_neuronx.debug.tracking",
     "get_fallback_ops": "torch_neuronx.debug.tracking",
     "no_fallback": "torch_neuronx.debug.tracking",
     "debug": "torch_neuronx",
+    "dynamo": "torch_neuronx",
 }
 
 __all__ = ["__version__", *_LAZY]
@@ -28,6 +30,6 @@ __all__ = ["__version__", *_LAZY]
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'torch_neuronx' has no attribute {name!r}")
-    if name == "debug":
-        return importlib.import_module("torch_neuronx.debug")
+    if _LAZY[name] == "torch_neuronx":
+        return importlib.import_module(f"torch_neuronx.{name}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-"""One guarded patch for each upstream bug, with its number."""
+"""One guarded patch for each upstream bug or missing extension point, with its number."""
 
 from __future__ import annotations
 
@@ -7,12 +7,24 @@ import torch
 
 def apply() -> None:
     """Applies every patch; called once, while the device is registered."""
-    from torch_neuronx.compat import dlpack, safetensors, sharing
+    from torch_neuronx.compat import (
+        dlpack,
+        dynamo_frames,
+        fake_convolution,
+        flex_attention,
+        inductor,
+        safetensors,
+        sharing,
+    )
 
     if torch_version() < dlpack.CHECK_AGAIN:
         dlpack.apply()
     safetensors.apply()
     sharing.apply()
+    inductor.apply()
+    dynamo_frames.apply()
+    flex_attention.apply()
+    fake_convolution.apply()
 
 
 def torch_version() -> tuple[int, int]:

@@ -6,24 +6,18 @@ nothing to those who do not use it.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any
+
+from torch_neuronx.compat.on_import import on_import
 
 _NAME = "safetensors"
 
 
 def apply() -> None:
     """Patches safetensors now, or as soon as it is imported."""
-    module = sys.modules.get(_NAME)
-    if module is None:
-        sys.meta_path.insert(0, _Finder())
-    else:
-        patch(module)
+    on_import(_NAME, patch)
 
 
 def patch(module: ModuleType) -> None:
@@ -96,36 +90,3 @@ class _Slice:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lazy, name)  # get_shape, get_dtype
-
-
-class _Finder(MetaPathFinder):
-    """Sees the first import of safetensors and is gone."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != _NAME:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Patching(spec.loader)
-        return spec
-
-
-class _Patching(Loader):
-    """Loads as the real loader does, then patches."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        patch(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)

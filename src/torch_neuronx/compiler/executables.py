@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch_neuronx
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
-from torch_neuronx.lowering.call import Later, Meta, lower_call
+from torch_neuronx.lowering.call import Later, Lowered, Meta, lower_call
 from torch_neuronx.lowering.cpu_rules import check_dtypes
 from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
 from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
@@ -73,9 +74,12 @@ class Interface:
 
 
 def _return_from_json(x: Any) -> Any:
-    """JSON has no tuples: ["result", i] and ["argument", p] are leaves, other lists are Tensor[] returns."""
-    if isinstance(x, list) and len(x) == 2 and x[0] in ("result", "argument", "integer"):
+    """JSON has no tuples: ["result", i] and the like are leaves, other lists are Tensor[] returns."""
+    if isinstance(x, list) and x and x[0] in ("result", "argument", "integer"):
         return (x[0], x[1])
+    if isinstance(x, list) and x and x[0] == "view":
+        _, kind, index, sizes, strides, offset = x
+        return ("view", kind, index, tuple(sizes), tuple(strides), offset)
     return [_return_from_json(v) for v in x] if isinstance(x, list) else x
 
 
@@ -120,21 +124,41 @@ def _code_version() -> str:
     return digest.hexdigest()
 
 
-def key_of(call: Call, device: int) -> str:
-    """The name of a call's executable: program, engine, options and device."""
+@dataclass(frozen=True)
+class Source:
+    """What a program is made from.
+
+    identity   everything that decides what the program looks like, beside the lowering's code
+    signature  its tensors, for people
+    lower      emits it
+    """
+
+    name: str
+    identity: str
+    signature: str
+    lower: Callable[[], Lowered]
+
+
+def source_of(call: Call) -> Source:
+    """One call of an overload."""
+    return Source(call.name, repr(call), _signature(call), lambda: _lower(call))
+
+
+def key_of(source: Source, device: int) -> str:
+    """The name of an executable: program, engine, options and device."""
     parts = (
         _code_version(),
         runtime().fingerprint,
         repr(runtime().options),
         str(device),
         str(torch.get_default_dtype()),
-        repr(call),
+        source.identity,
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def obtain(call: Call, device: int) -> Obtained:
-    """The executable of `call` on logical device `device`.
+def obtain(source: Source, device: int) -> Obtained:
+    """The executable of `source` on logical device `device`.
 
     Raises the meta kernel's own errors, Unsupported when there is no native form, ResizeNeeded when
     an out= argument must grow first, LoweringFailed when the program is not valid.
@@ -142,52 +166,56 @@ def obtain(call: Call, device: int) -> Obtained:
     made: list[Obtained] = []
 
     def make() -> Container:
-        obtained, program = _compile(call, device)
+        obtained, program = _compile(source, device)
         made.append(obtained)
-        return _container(key, call, obtained, program)
+        return _container(key, source, obtained, program)
 
     if not runtime().capabilities.serialises:
-        return _compile(call, device)[0]
-    key = key_of(call, device)
+        return _compile(source, device)[0]
+    key = key_of(source, device)
     container = disk_cache().load_or_compile(key, make)
-    return made[0] if made else _load(container, key, call, device)
+    return made[0] if made else _load(container, key, source, device)
 
 
-def _load(container: Container, key: str, call: Call, device: int) -> Obtained:
+def _load(container: Container, key: str, source: Source, device: int) -> Obtained:
     interface = Interface.from_json(container.header.interface)
     try:
         executable = runtime().load(container.executable, device, [r.type for r in interface.results])
     except Exception as error:  # noqa: BLE001 - whatever the engine says, the file is replaced
         disk_cache().discard(key, f"the engine refused it: {error}")
-        return _compile(call, device)[0]
+        return _compile(source, device)[0]
     _count("loaded")
     return Obtained(executable, interface)
 
 
-def _container(key: str, call: Call, obtained: Obtained, program: bytes) -> Container:
+def _container(key: str, source: Source, obtained: Obtained, program: bytes) -> Container:
     return Container.build(
         program,
         runtime().serialise(obtained.executable),
         key=key,
         fingerprint=runtime().fingerprint,
-        op=call.name,
+        op=source.name,
         created_by=torch_neuronx.__version__,
-        signature=repr(call.args),
+        signature=source.signature,
         options=dict(runtime().options),
         interface=obtained.interface.to_json(),
     )
 
 
-def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
+def _lower(call: Call) -> Lowered:
     metas = _infer(call)
-    watch = Stopwatch()
     try:
-        lowered = lower_call(call, metas)
+        return lower_call(call, metas)
     except (Unsupported, Refused, ResizeNeeded):
         raise
     except Exception as error:
         _count("failed")
         raise LoweringFailed(f"lowering failed: {type(error).__name__}: {error}") from error
+
+
+def _compile(source: Source, device: int) -> tuple[Obtained, bytes]:
+    watch = Stopwatch()
+    lowered = source.lower()
     if LAPACK_PREFIX in lowered.built.bytecode and not runtime().capabilities.lapack:
         raise Unsupported("it calls LAPACK, whose kernels only the host target has")
     results = tuple(_info(r) for r in lowered.results)
@@ -198,7 +226,7 @@ def _compile(call: Call, device: int) -> tuple[Obtained, bytes]:
         _count("failed")
         raise LoweringFailed(f"compilation failed: {type(error).__name__}: {error}") from error
     _count("compiled")
-    watch.compiled(call.name, _signature(call))
+    watch.compiled(source.name, source.signature)
     interface = Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
     return Obtained(executable, interface), lowered.built.bytecode
 

@@ -31,4 +31,17 @@ class Ref {
   PyObject* object_;
 };
 
+// Dynamo leaves Python code alone that this thread runs in this scope: the core's own, called in the middle of a frame
+// that Dynamo looks at. The GIL must be held.
+class NoDynamo {
+ public:
+  NoDynamo();
+  ~NoDynamo();
+  NoDynamo(const NoDynamo&) = delete;
+  NoDynamo& operator=(const NoDynamo&) = delete;
+
+ private:
+  PyObject* callback_;
+};
+
 }  // namespace neuron

@@ -36,8 +36,10 @@ def resolve(
     """
     try:
         with held_back():
-            call = Call(name, _arguments(name, args), tuple(_slot(s) for s in slots), params, rng if rng >= 0 else None)
-            entry = executables.obtain(call, device)
+            call = Call(
+                name, _arguments(name, args), tuple(slot_of(s) for s in slots), params, rng if rng >= 0 else None
+            )
+            entry = executables.obtain(executables.source_of(call), device)
     except ResizeNeeded as needed:
         return "resize", tuple((p, lay.sizes, lay.strides) for p, lay in needed.resized.items())
     except Unsupported as reason:
@@ -48,15 +50,20 @@ def resolve(
         if os.environ.get("TORCH_NEURONX_FALLBACK_ONLY_FOR_UNIMPLEMENTED_OPS", "0") not in ("", "0"):
             raise
         return "fallback", str(failure)
+    return run_entry(entry)
+
+
+def run_entry(obtained: executables.Obtained) -> tuple[Any, ...]:
+    """The entry that runs an executable."""
     results = tuple(
         (_KINDS[r.kind], number_of(r.dtype), r.layout.sizes, r.layout.strides, r.storage_numel, r.slot)
-        for r in entry.interface.results
+        for r in obtained.interface.results
     )
-    executable, face = entry.executable, entry.interface
+    executable, face = obtained.executable, obtained.interface
     return "run", executable.execute, executable.handlers, results, face.returns, face.rng_blocks, face.checks
 
 
-def _slot(described: tuple[int, int, int]) -> Slot:
+def slot_of(described: tuple[int, int, int]) -> Slot:
     number, numel, present = described
     return Slot(_dtype(number), numel, bool(present))
 
@@ -70,10 +77,10 @@ def _dtype(number: int) -> torch.dtype:
 
 def _arguments(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     schema = overload(name)._schema
-    return tuple(_argument(x, str(a.real_type)) for x, a in zip(args, schema.arguments, strict=True))
+    return tuple(argument_of(x, str(a.real_type)) for x, a in zip(args, schema.arguments, strict=True))
 
 
-def _argument(x: Any, kind: str) -> Any:
+def argument_of(x: Any, kind: str) -> Any:
     """One described argument; `kind` tells which integers are dtypes, layouts or memory formats."""
     if isinstance(x, tuple):
         if x[0] == "T":
@@ -82,7 +89,7 @@ def _argument(x: Any, kind: str) -> Any:
             return TensorSpec(_dtype(number), Layout(sizes, strides), slot, place, *(bool(f) for f in flags))
         if x[0] == "S":
             return ScalarSpec(_dtype(x[1]), x[2], bool(x[3]))
-        return tuple(_argument(v, "") for v in x[1])
+        return tuple(argument_of(v, "") for v in x[1])
     if isinstance(x, list):
         return tuple(x)
     if isinstance(x, torch.Generator):

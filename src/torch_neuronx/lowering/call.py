@@ -41,7 +41,7 @@ class Lowered:
     """A program for one call and how its results map to the op's returns.
 
     returns   one entry per schema return: ("result", i), ("argument", position), ("integer", n),
-              None, or a list of them.
+              ("view", "result" or "argument", i, sizes, strides, offset), None, or a list of them.
     """
 
     built: Built
@@ -49,7 +49,7 @@ class Lowered:
     returns: tuple[Any, ...]
 
 
-class _Storages:
+class Storages:
     """The current value of every slot while the call is emitted, in its dtype's storage form."""
 
     def __init__(self, slots: Sequence[Slot], arguments: list[Value], params: Value | None) -> None:
@@ -59,6 +59,21 @@ class _Storages:
         self.dtypes = [s.dtype for s in slots]  # what the values stand for
         self.params = params
         self.written: set[int] = set()
+
+    @classmethod
+    def of(cls, call: Call, program: Program, arguments: list[Value]) -> Storages:
+        """Those of a call whose program was given `arguments`; its random state goes to `program`."""
+        params = arguments.pop() if call.params else None
+        storages = cls(call.slots, arguments, params)
+        if call.rng is not None:
+            program.rng_seed, program.rng_offset = storages.param(call.rng), storages.param(call.rng + 1)
+        return storages
+
+    def new_values(self, results: list[Result]) -> list[Value]:
+        """The values of the written slots, which are entered in `results`."""
+        for slot in sorted(self.written):
+            results.append(Result("write", self.dtypes[slot], Layout((self.flat(slot).numel,), (1,)), slot))
+        return [self.flat(slot) for slot in sorted(self.written)]
 
     def flat(self, slot: int) -> Value:
         value = self.values[slot]
@@ -109,7 +124,7 @@ def _lazy(value: Value, spec: TensorSpec) -> Value:
     return hlo.negate(value) if spec.neg else value
 
 
-def _materialise(x: Any, storages: _Storages) -> Any:
+def _materialise(x: Any, storages: Storages) -> Any:
     if isinstance(x, TensorSpec):
         return storages.read(x)
     if isinstance(x, ScalarSpec):
@@ -129,10 +144,7 @@ def lower_call(call: Call, metas: Sequence[Meta | Later | None]) -> Lowered:
     returns: list[Any] = []
 
     def body(program: Program, arguments: list[Value]) -> list[Value]:
-        params = arguments.pop() if call.params else None
-        storages = _Storages(call.slots, arguments, params)
-        if call.rng is not None:
-            program.rng_seed, program.rng_offset = storages.param(call.rng), storages.param(call.rng + 1)
+        storages = Storages.of(call, program, arguments)
         for part in _parts(call, form):
             fresh, written = _split(form, _emit(part, form, storages))
             values = _lay_out_fresh(fresh, list(metas), results, returns)
@@ -142,11 +154,15 @@ def lower_call(call: Call, metas: Sequence[Meta | Later | None]) -> Lowered:
                 _write_argument(part.args[position], value, storages)
         if form.written and not form.returns_fresh:
             returns.extend(("argument", p) for p in form.written)
-        for slot in sorted(storages.written):
-            flat = storages.flat(slot)
-            results.append(Result("write", storages.dtypes[slot], Layout((flat.numel,), (1,)), slot))
-            values.append(flat)
-        return values
+        return values + storages.new_values(results)
+
+    return build(call, body, results, returns)
+
+
+def build(
+    call: Call, body: Callable[[Program, list[Value]], list[Value]], results: list[Result], returns: list[Any]
+) -> Lowered:
+    """The program of `body`, which appends to `results` and `returns` while it is emitted."""
 
     def donations() -> dict[int, int]:
         position = {s: i for i, s in enumerate(i for i, s in enumerate(call.slots) if s.present)}
@@ -185,7 +201,7 @@ def _parts(call: Call, form: Form) -> list[Call]:
     ]
 
 
-def _emit(call: Call, form: Form, storages: _Storages) -> Any:
+def _emit(call: Call, form: Form, storages: Storages) -> Any:
     functional = overload(form.functional)
     reads_self = form.functional not in rows or rows[form.functional].reads_self
     given = []
@@ -295,7 +311,7 @@ def _check_written(form: Form, position: int, spec: Any, value: Any) -> None:
         raise Unsupported(f"a result of shape {value.shape} written in place to {sizes}, which torch refuses")
 
 
-def _write_argument(spec: Any, value: Any, storages: _Storages) -> None:
+def _write_argument(spec: Any, value: Any, storages: Storages) -> None:
     if isinstance(spec, tuple):
         for s, v in zip(spec, value, strict=True):
             _write_argument(s, v, storages)

@@ -66,7 +66,7 @@ class EmitTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # torch calls it as a class method
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return _dispatch(func, args, kwargs or {})
+        return dispatch(func, args, kwargs or {})
 
 
 @dataclass
@@ -76,6 +76,7 @@ class View:
     base: EmitTensor
     look: Callable[[Value], Value]
     seen: Value
+    op: torch._ops.OpOverload
 
 
 def write_through(base: Value, look: Callable[[Value], Value], new: Value) -> Value:
@@ -101,7 +102,7 @@ class EmitMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return _dispatch(func, args, kwargs or {})
+        return dispatch(func, args, kwargs or {})
 
 
 def wrap(x: Any) -> Any:
@@ -128,8 +129,10 @@ def unwrap(x: Any) -> Any:
 
 
 def _host_constant(t: torch.Tensor) -> Value:
-    if t.device.type != "cpu" or t.numel() > 4096:
+    """Whatever is real while a program is emitted is a constant: vmap's rules make some on the device."""
+    if t.device.type not in ("cpu", "neuron") or t.numel() > 4096:
         raise Unsupported(f"a real {t.device} tensor of shape {tuple(t.shape)} inside a decomposition")
+    t = t.cpu()
     if t.dtype is torch.bfloat16:
         return hlo.convert(hlo.table(t.float().numpy(), torch.float32), torch.bfloat16)
     if t.dtype is torch.complex32:
@@ -194,7 +197,7 @@ def _decompose(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str,
     raise Unsupported(f"{name} has no row in the lowering table and no decomposition in torch")
 
 
-def _dispatch(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def dispatch(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if not isinstance(op, torch._ops.OpOverload):
         raise Unsupported(f"higher-order operator {op} inside a decomposition")
     if op.namespace == "prim" or op is torch.ops.aten.detach.default:
@@ -212,6 +215,8 @@ def _emit_form(op: torch._ops.OpOverload, form: Form, args: Sequence[Any], kwarg
     given = [*positional, *named.values()]
     if not form.written:
         out = wrap(emit_overload(form.name, op, unwrap(positional), unwrap(named)))
+        if not op._schema.returns:
+            return None
         return _as_views(op, positional, named, out) if op.is_view else out
     if not form.derived:
         return _emit_writes(op, form, positional, named)
@@ -236,7 +241,7 @@ def _as_views(op: torch._ops.OpOverload, positional: list[Any], named: dict[str,
 
     def link(tensor: EmitTensor, pick: Callable[[Any], Value]) -> EmitTensor:
         look = lambda v: pick(emit_overload(overload_name(op), op, [v, *rest], attributes))  # noqa: E731
-        tensor.view_of = View(base, look, base.value)
+        tensor.view_of = View(base, look, base.value, op)
         return tensor
 
     if isinstance(out, EmitTensor):

@@ -73,6 +73,11 @@ _ALERTING = frozenset(
 )
 
 
+def is_mistaken(name: str, position: int) -> bool:
+    """Whether meta kernels describe this result of an overload as no device returns it."""
+    return position in _MISTAKEN.get(name, ())
+
+
 def number_like(dtype: torch.dtype) -> bool | int | float | complex:
     """A Python number of the dtype's category."""
     if dtype is torch.bool:

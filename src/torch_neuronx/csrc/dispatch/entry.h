@@ -29,9 +29,11 @@ struct ResultSpec {
 
 // How one schema return is made.
 struct ReturnSpec {
-  enum class Kind : uint8_t { Result, Argument, List, Integer, None } kind;
+  enum class Kind : uint8_t { Result, Argument, List, Integer, None, ViewOfResult, ViewOfArgument } kind;
   int64_t index = 0;
-  std::vector<ReturnSpec> items;  // of a List
+  std::vector<ReturnSpec> items;                  // of a List
+  std::vector<int64_t> sizes = {}, strides = {};  // of a view
+  int64_t offset = 0;                             // of a view, from where the viewed tensor starts
 };
 
 struct Entry {

@@ -194,6 +194,14 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
   return tensors;
 }
 
+// A view without autograd's knowledge: whoever asked for the program keeps account of aliases.
+at::Tensor view_of(const at::Tensor& base, const ReturnSpec& spec) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(base.storage()),
+                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), base.dtype());
+  impl->set_sizes_and_strides(spec.sizes, spec.strides, base.storage_offset() + spec.offset);
+  return at::Tensor(std::move(impl));
+}
+
 c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& results, const torch::jit::Stack& stack,
                         size_t count) {
   switch (spec.kind) {
@@ -211,6 +219,10 @@ c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& r
     }
     case ReturnSpec::Kind::Integer:
       return spec.index;
+    case ReturnSpec::Kind::ViewOfResult:
+      return view_of(results[static_cast<size_t>(spec.index)], spec);
+    case ReturnSpec::Kind::ViewOfArgument:
+      return view_of(torch::jit::peek(stack, static_cast<size_t>(spec.index), count).toTensor(), spec);
     case ReturnSpec::Kind::None:
       break;
   }
@@ -273,7 +285,10 @@ constexpr int kMostResizes = 2;  // a resize is followed by one retry with the n
 }  // namespace
 
 void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stack* stack) {
-  const c10::FunctionSchema& schema = handle.schema();
+  run_call(handle.schema(), op, stack);
+}
+
+void run_call(const c10::FunctionSchema& schema, Operator& op, torch::jit::Stack* stack) {
   if (runtime::in_bad_fork()) [[unlikely]] {
     runtime::ensure_initialized();  // raises: the engine's threads are not here, and waiting for them never ends
   }

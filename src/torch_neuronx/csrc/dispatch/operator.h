@@ -54,6 +54,9 @@ struct Operator {
 
   std::atomic<uint64_t> executed{0};  // native runs since the last clear
 
+  // Makes entries in place of eager's resolve(): a compiled graph's own. Borrowed: the graph outlives it.
+  PyObject* resolver = nullptr;
+
   // Held while a key is resolved, so that two threads compile it once.
   std::mutex resolving;
 
@@ -73,7 +76,10 @@ inline void count_native(Operator& op) { op.executed.fetch_add(1, std::memory_or
 std::vector<std::pair<std::string, uint64_t>> executed_counts();
 void clear_executed_counts();
 
-// Runs an op whose arguments are on `stack`, as the dispatcher would.
+// Runs a call whose arguments are on `stack` and leaves its returns there.
+void run_call(const c10::FunctionSchema& schema, Operator& op, torch::jit::Stack* stack);
+
+// The same for an op of the dispatcher.
 void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stack* stack);
 
 }  // namespace neuron::dispatch

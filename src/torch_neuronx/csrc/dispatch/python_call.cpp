@@ -140,6 +140,15 @@ ReturnSpec return_spec(PyObject* object) {
     return spec;
   }
   const std::string kind = text(PyTuple_GET_ITEM(object, 0));
+  if (kind == "view") {
+    const bool result = text(PyTuple_GET_ITEM(object, 1)) == "result";
+    return {result ? ReturnSpec::Kind::ViewOfResult : ReturnSpec::Kind::ViewOfArgument,
+            PyLong_AsLongLong(PyTuple_GET_ITEM(object, 2)),
+            {},
+            int_vector(PyTuple_GET_ITEM(object, 3)),
+            int_vector(PyTuple_GET_ITEM(object, 4)),
+            PyLong_AsLongLong(PyTuple_GET_ITEM(object, 5))};
+  }
   const int64_t index = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 1));
   const auto known = kind == "result"     ? ReturnSpec::Kind::Result
                      : kind == "argument" ? ReturnSpec::Kind::Argument
@@ -313,6 +322,7 @@ PyObject* to_python(const c10::IValue& value) {
 Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
                    const CallView& call) {
   Gil gil;
+  const NoDynamo unobserved;
   const size_t count = schema.arguments().size();
   Ref arguments(checked(PyTuple_New(static_cast<Py_ssize_t>(count))));
   Describer describer(call);
@@ -320,14 +330,17 @@ Resolution resolve(Operator& op, const c10::FunctionSchema& schema, const torch:
     PyTuple_SET_ITEM(arguments.get(), static_cast<Py_ssize_t>(i), describer.next(torch::jit::peek(stack, i, count)));
   }
   Ref slots(describe_slots(call));
-  Ref answer(checked(PyObject_CallFunction(eager_resolve(), "sOOiii", op.name.c_str(), arguments.get(), slots.get(),
-                                           static_cast<int>(call.params.size()), static_cast<int>(call.rng_param),
-                                           static_cast<int>(call.device))));
+  Ref answer(checked(PyObject_CallFunction(op.resolver ? op.resolver : eager_resolve(), "sOOiii", op.name.c_str(),
+                                           arguments.get(), slots.get(), static_cast<int>(call.params.size()),
+                                           static_cast<int>(call.rng_param), static_cast<int>(call.device))));
   return parse(answer.get(), call.flat);
 }
 
 void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack, const std::string& reason) {
+  TORCH_CHECK(op.resolver == nullptr, op.name, " cannot take one of its arguments: ", reason,
+              ". A compiled graph takes dense tensors, numbers and None.");
   Gil gil;
+  const NoDynamo unobserved;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(eager_host(), "sOs", op.name.c_str(), arguments.get(), reason.c_str())));
   push_returns(out.get(), schema, stack);
@@ -335,6 +348,7 @@ void run_on_host(Operator& op, const c10::FunctionSchema& schema, torch::jit::St
 
 void draw_on_cpu(Operator& op, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
   Gil gil;
+  const NoDynamo unobserved;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(eager_draw(), "sO", op.name.c_str(), arguments.get())));
   push_returns(out.get(), schema, stack);
@@ -342,6 +356,7 @@ void draw_on_cpu(Operator& op, const c10::FunctionSchema& schema, torch::jit::St
 
 void run_sparse(const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
   Gil gil;
+  const NoDynamo unobserved;
   Ref arguments(stack_tuple(schema, *stack));
   Ref out(checked(PyObject_CallFunction(sparse_run(), "ssO", schema.name().c_str(), schema.overload_name().c_str(),
                                         arguments.get())));

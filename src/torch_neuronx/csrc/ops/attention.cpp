@@ -7,12 +7,20 @@
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "runtime/settings.h"
 
 namespace neuron::ops {
 namespace {
 
-bool fusable(const at::Tensor& t) { return t.is_floating_point() && t.dim() == 4 && t.numel() > 0; }
+// Sizes may be symbols here: a graph is being traced.
+bool is_empty(const at::Tensor& t) {
+  const auto sizes = t.sym_sizes();
+  return std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& n) { return n.maybe_as_int() == 0; });
+}
+
+bool fusable(const at::Tensor& t) { return t.is_floating_point() && t.dim() == 4 && !is_empty(t); }
 
 int64_t sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                    const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double> scale,

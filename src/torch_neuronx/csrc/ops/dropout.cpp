@@ -10,8 +10,8 @@ namespace neuron::ops {
 namespace {
 
 at::Tensor dropout(const at::Tensor& input, double p, bool train) {
-  const bool draws = train && p > 0 && p < 1 && input.numel() > 0;
-  if (!draws || !runtime::random_on_cpu()) [[likely]] {
+  const bool draws = train && p > 0 && p < 1;
+  if (!draws || !runtime::random_on_cpu() || input.numel() == 0) [[likely]] {
     return at::native::dropout(input, p, train);
   }
   at::Tensor noise = at::empty_like(input);

@@ -6,7 +6,7 @@ before, by `lowering.promotion`.
 
 from torch_neuronx.lowering.hlo.compact import compact
 from torch_neuronx.lowering.hlo.contract import convolution, dot_general
-from torch_neuronx.lowering.hlo.control import case, custom_call, map_reduce, optimization_barrier, while_loop
+from torch_neuronx.lowering.hlo.control import branches, case, custom_call, map_reduce, optimization_barrier, while_loop
 from torch_neuronx.lowering.hlo.convert import bitcast, complex_, convert, from_storage, imag, real, to_storage
 from torch_neuronx.lowering.hlo.elementwise import *
 from torch_neuronx.lowering.hlo.elementwise import in_dtype, operands

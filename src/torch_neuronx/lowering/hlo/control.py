@@ -10,10 +10,11 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from torch_neuronx.lowering.dtypes import tensor_type
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo.reduce import map_single as map_reduce
 from torch_neuronx.lowering.value import Value, static_dims
 
-__all__ = ["case", "custom_call", "map_reduce", "optimization_barrier", "while_loop"]
+__all__ = ["branches", "case", "custom_call", "map_reduce", "optimization_barrier", "while_loop"]
 
 
 def while_loop(
@@ -44,6 +45,33 @@ def case(
         with ir.InsertionPoint(region.blocks.append()):
             stablehlo.return_([v.ssa for v in build()])
     return [Value(r, d, static_dims(list(s))) for r, (s, d) in zip(op.results, results, strict=True)]
+
+
+def branches(
+    predicate: Value, regions: Sequence[Callable[[], Sequence[Value]]], more: Callable[[int], Sequence[Value]]
+) -> list[Value]:
+    """The first region's results where `predicate` (bool, rank 0) holds, else the second's, then those of `more`.
+
+    Types are found by building: `more(i)` is asked, inside region i, once both regions are built.
+    """
+    draft = stablehlo.IfOp([], predicate.ssa)
+    built = []
+    for region, build in zip(draft.regions, regions, strict=True):
+        block = region.blocks.append()
+        with ir.InsertionPoint(block):
+            built.append((block, list(build())))
+    for i, (block, values) in enumerate(built):
+        with ir.InsertionPoint(block):
+            values += more(i)
+            stablehlo.return_([v.ssa for v in values])
+    first, second = (values for _, values in built)
+    if [(v.shape, v.dtype) for v in first] != [(v.shape, v.dtype) for v in second]:
+        raise Unsupported("branches whose results differ in shape or dtype")
+    op = stablehlo.IfOp([v.ssa.type for v in first], predicate.ssa)
+    for (block, _), region in zip(built, op.regions, strict=True):
+        block.append_to(region)
+    draft.operation.erase()
+    return [Value(r, v.dtype, v.dims) for r, v in zip(op.results, first, strict=True)]
 
 
 def custom_call(

@@ -38,3 +38,11 @@ def functional_assert_async(self: Value, assert_msg: str, dep_token: Value) -> V
 def make_dep_token(*, dtype: torch.dtype | None, **where: object) -> Value:
     """What orders assertions in a graph; nothing reads its value."""
     return hlo.constant(0, dtype or torch.get_default_dtype())
+
+
+@lower("aten::_linalg_check_errors", bind=False)
+def linalg_check_errors(info: Value, api_name: str, *, is_matrix: bool) -> tuple[()]:
+    """In graphs; outside them torch reads `info` and says which matrix and pivot it was."""
+    ok = hlo.all_(hlo.eq(info, 0), list(range(info.ndim)), False)
+    require(ok, "LinAlgError", f"{api_name}: the input is singular, or the algorithm failed to converge")
+    return ()

@@ -22,7 +22,8 @@ def copy(self: Value, src: Scalar, non_blocking: bool = False) -> Value:
 
 
 @lower("aten::_to_copy", bind=False)
-def to_copy(self: Value, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
+def to_copy(self: Scalar, *, dtype: torch.dtype | None = None, **where: Any) -> Value:
+    self = hlo.as_value(self)
     return hlo.convert(self, dtype or self.dtype)
 
 

@@ -1,0 +1,42 @@
+"""The backend that torch.compile calls: AOTAutograd in front, compiled graphs behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_neuronx.dynamo.graph import CompiledGraph
+from torch_neuronx.dynamo.settings import Settings
+
+
+def neuron(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """torch.compile(backend="neuron"): forward, backward and inference graphs, an executable each."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    settings = Settings.of(mode, options)
+    compiler = {kind: partial(_compile, kind=kind, settings=settings) for kind in ("forward", "backward", "inference")}
+    backend = aot_autograd(
+        fw_compiler=compiler["forward"],
+        bw_compiler=compiler["backward"],
+        inference_compiler=compiler["inference"],
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return backend(module, inputs)
+
+
+def _compile(module: fx.GraphModule, inputs: Sequence[Any], *, kind: str, settings: Settings) -> CompiledGraph:
+    if not torch.neuron.is_available():  # type: ignore[attr-defined]
+        raise RuntimeError("torch.compile(backend='neuron') needs the neuron device, which is not available")
+    return CompiledGraph(module, kind, settings)

@@ -1,0 +1,200 @@
+"""Varying sizes of a graph: what they are in a call, what they are padded to, and the arguments that go with it."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_neuronx import _C
+from torch_neuronx.compiler.executables import Interface, Obtained
+from torch_neuronx.lowering.graph import output_nodes, written_positions
+from torch_neuronx.lowering.padded.graph import Entering, Request
+from torch_neuronx.lowering.spec import Call
+from torch_neuronx.lowering.views import Layout
+
+# For tests: what lies behind an input's elements is NaN, or 123 where there is none, instead of zeros.
+_POISON = "TORCH_NEURONX_POISON_PADDING"
+
+
+def ladder(n: int, buckets: tuple[int, ...]) -> int:
+    """The first size that holds n: of `buckets`, else of 2^k and 3 * 2^k, multiples of 8 from 16 on."""
+    if buckets and n <= buckets[-1]:
+        return buckets[bisect.bisect_left(buckets, n)]
+    power = 1 << max(n - 1, 0).bit_length()
+    between = power // 4 * 3
+    return between if n <= between and between % 8 == 0 else max(power, 8)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a symbol's size is found: an input's dimension, or an input that is a number."""
+
+    position: int
+    dim: int | None
+
+
+class Varying:
+    """The symbols of one graph."""
+
+    def __init__(self, module: fx.GraphModule, buckets: tuple[int, ...]) -> None:
+        self.module, self.buckets = module, buckets
+        self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.sources: dict[str, _Source] = {}
+        self.symbols: dict[str, Any] = {}
+        self.limits: dict[str, int] = {}
+        for i, node in enumerate(self.placeholders):
+            self._find(i, node.meta.get("val"))
+        self.entering = tuple(i for i, n in enumerate(self.placeholders) if _is_symbolic(n.meta.get("val")))
+
+    def _find(self, position: int, traced: Any) -> None:
+        sizes = enumerate(traced.shape) if isinstance(traced, torch.Tensor) else [(None, traced)]
+        for dim, size in sizes:
+            if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                name = str(size.node.expr)
+                self.sources.setdefault(name, _Source(position, dim))
+                self.symbols[name] = size.node.expr
+                upper = size.node.shape_env.var_to_range[size.node.expr].upper
+                if upper.is_Integer and int(upper) < 1 << 40:
+                    self.limits[name] = int(upper)
+
+    @property
+    def extra(self) -> int:
+        """How many arguments follow the graph's own: sizes, strides, and one for how inputs are read."""
+        return len(self.sources) + sum(self.placeholders[i].meta["val"].ndim for i in self.entering) + 1
+
+    def obstacle(self) -> str | None:
+        """Why this graph can only be compiled for exact sizes, as far as that shows before it is lowered."""
+        free = {str(s) for n in self.placeholders for s in _symbols_in(n.meta.get("val"))}
+        if not free <= self.sources.keys():
+            return f"no input tells the sizes {sorted(free - self.sources.keys())}"
+        if set(written_positions(self.module.graph)) & set(self.entering):
+            return "a write to an input of varying size"
+        return None
+
+    def sizes(self, args: list[Any]) -> dict[str, int]:
+        return {
+            name: int(args[s.position]) if s.dim is None else int(args[s.position].shape[s.dim])
+            for name, s in self.sources.items()
+        }
+
+    def bounds(self, sizes: dict[str, int]) -> dict[str, int]:
+        found = {name: ladder(n, self.buckets) for name, n in sizes.items()}
+        return {name: max(min(b, self.limits.get(name, b)), sizes[name]) for name, b in found.items()}
+
+    def arguments(self, args: list[Any]) -> list[Any]:
+        """The arguments of the padded program: inputs in storages of their largest size, then sizes and strides."""
+        sizes = self.sizes(args)
+        bounds = {self.symbols[name]: b for name, b in self.bounds(sizes).items()}
+        poison = os.environ.get(_POISON, "0") not in ("", "0")
+        out, strides, forms = list(args), [], 0
+        for k, i in enumerate(self.entering):
+            traced = self.placeholders[i].meta["val"]
+            out[i] = _C.with_capacity(args[i].detach(), math.prod(_at(n, bounds) for n in traced.shape), poison)
+            strides += out[i].stride()
+            forms |= _lies_padded(out[i], traced) << k
+        return [*out, *sizes.values(), *strides, forms]
+
+    def request(self, args: tuple[Any, ...]) -> tuple[Request, dict[Any, int]]:
+        """What the program of such a call serves, and the sizes of this call. `args` describe its arguments."""
+        found = {
+            name: int(args[s.position]) if s.dim is None else args[s.position].layout.sizes[s.dim]
+            for name, s in self.sources.items()
+        }
+        exact = {self.symbols[name]: n for name, n in found.items()}
+        first = len(self.placeholders)
+        at, forms = first + len(self.sources), args[-1]
+        entering = []
+        for k, i in enumerate(self.entering):
+            ndim = self.placeholders[i].meta["val"].ndim
+            entering.append((i, Entering(None if forms >> k & 1 else tuple(range(at, at + ndim)))))
+            at += ndim
+        return (
+            Request(
+                tuple(self.bounds(found).items()),
+                tuple((name, first + k) for k, name in enumerate(self.sources)),
+                tuple(entering),
+                tuple((k, tuple(self._layout(n, exact).order)) for k, n in self._varying_outputs()),
+            ),
+            exact,
+        )
+
+    def canonical(self, call: Call) -> Call:
+        """The call without what differs between the sizes that one program serves."""
+        args = list(call.args)
+        for i in self.entering:
+            args[i] = replace(args[i], layout=Layout((), ()), fits=False)
+        for i, node in enumerate(self.placeholders):
+            if isinstance(node.meta.get("val"), torch.SymInt):
+                args[i] = None  # the program computes it from the symbols
+        return replace(call, args=tuple(args))
+
+    def at_sizes(self, obtained: Obtained, exact: dict[Any, int]) -> Obtained:
+        """The program with the layouts its results have in a call of these sizes."""
+        face = obtained.interface
+        results, returns = list(face.results), list(face.returns)
+        for k, node in enumerate(output_nodes(self.module.graph)):
+            if isinstance(returns[k], tuple) and returns[k][0] == "integer":
+                returns[k] = ("integer", _at(node.meta["val"] if isinstance(node, fx.Node) else node, exact))
+        for k, node in self._varying_outputs():
+            kind, index = returns[k][:2]
+            if kind == "result":
+                results[index] = replace(results[index], layout=self._layout(node, exact))
+        return Obtained(obtained.executable, Interface(tuple(results), tuple(returns), face.rng_blocks, face.checks))
+
+    def _varying_outputs(self) -> list[tuple[int, fx.Node]]:
+        nodes = enumerate(output_nodes(self.module.graph))
+        return [(k, n) for k, n in nodes if isinstance(n, fx.Node) and _is_symbolic(n.meta.get("val"))]
+
+    def _layout(self, node: fx.Node, sizes: dict[Any, int]) -> Layout:
+        traced = node.meta["val"]
+        shape, strides = (tuple(_at(n, sizes) for n in x) for x in (traced.shape, traced.stride()))
+        layout = Layout(shape, strides)
+        return layout if layout.dense else _without_holes(layout)
+
+
+def _without_holes(layout: Layout) -> Layout:
+    """Dense in the same order: most of these are saved for backward, where only the elements matter."""
+    strides, step = [0] * len(layout.sizes), 1
+    for d in reversed(layout.order):
+        strides[d] = step
+        step *= layout.sizes[d]
+    return Layout(layout.sizes, tuple(strides))
+
+
+def _is_symbolic(traced: Any) -> bool:
+    return isinstance(traced, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in traced.shape)
+
+
+def _symbols_in(traced: Any) -> set[Any]:
+    if isinstance(traced, torch.Tensor):
+        return {s for n in traced.shape for s in _symbols_in(n)}
+    return set(traced.node.expr.free_symbols) if isinstance(traced, torch.SymInt) else set()
+
+
+def _at(size: Any, symbols: dict[Any, int]) -> int:
+    traced: Any = size
+    return int(traced.node.expr.subs(symbols)) if isinstance(traced, torch.SymInt) else int(traced)
+
+
+def _lies_padded(x: torch.Tensor, traced: torch.Tensor) -> bool:
+    """Whether an input's memory is its padded form: only its first dimension that is not 1 varies."""
+    if x.storage_offset() or not x.is_contiguous():
+        return False
+    sizes: list[Any] = list(traced.shape)
+    moving = [n for n in sizes if isinstance(n, torch.SymInt) or n != 1]
+    return not any(isinstance(n, torch.SymInt) for n in moving[1:])
+
+
+def is_varying(module: fx.GraphModule) -> bool:
+    return any(
+        _is_symbolic(v) or isinstance(v, torch.SymInt)
+        for n in module.graph.nodes
+        if n.op == "placeholder"
+        for v in [n.meta.get("val")]
+    )

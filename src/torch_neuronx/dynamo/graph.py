@@ -1,0 +1,192 @@
+"""One compiled graph: a callable that AOTAutograd's wrappers call with a list of arguments."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_neuronx import _C
+from torch_neuronx.compiler import executables
+from torch_neuronx.debug import tracking
+from torch_neuronx.dynamo import artifacts, metrics
+from torch_neuronx.dynamo.buckets import Varying, is_varying
+from torch_neuronx.dynamo.identity import graph_identity
+from torch_neuronx.dynamo.passes import host_positions, lift_constants
+from torch_neuronx.dynamo.settings import Settings, copies_cpu_inputs
+from torch_neuronx.eager.interrupts import held_back
+from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
+from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
+from torch_neuronx.lowering.padded.graph import lower_padded
+from torch_neuronx.lowering.padded.sizes import NeedsExact
+from torch_neuronx.lowering.spec import Call
+
+_numbers = itertools.count()
+
+
+class CompilationError(RuntimeError):
+    """A graph could not be compiled."""
+
+
+class CompiledGraph:
+    """Compiled for each set of layouts and sizes it is called with; called with a list, which it empties."""
+
+    def __init__(self, module: fx.GraphModule, kind: str, settings: Settings) -> None:
+        # For AOTAutograd: arguments come in a list. On the instance, whose attributes Dynamo's wrappers copy.
+        self._boxed_call = True
+        self.settings, self.kind = settings, kind
+        self.module, self.constants = lift_constants(module)
+        self.name = f"{settings.model_name}_{next(_numbers)}_{kind}"
+        graph = self.module.graph
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        self.metrics = metrics.record(metrics.GraphMetrics(self.name, kind, len(graph.nodes)))
+        self.identity = f"graph {graph_identity(self.module)}"
+        self.written = written_positions(graph)
+        self.host_inputs, self.host_outputs = host_positions(self.module)
+        floats = tuple(i for i, p in enumerate(placeholders) if isinstance(p.meta.get("val"), (float, torch.SymFloat)))
+        random = any(torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()) for n in graph.nodes)
+        (output,) = (n for n in graph.nodes if n.op == "output")
+        listed = output.args[0]
+        self._single = not isinstance(listed, (list, tuple))
+        returns = 1 if self._single else len(listed)
+        self._handle = _C.make_graph(
+            self.name, len(placeholders), returns, self.written, floats, random or _has_subgraphs(graph), self._resolve
+        )
+        self._varying: Varying | None = None
+        self._padded: Any = None
+        self._buckets: dict[str, executables.Obtained] = {}
+        if settings.buckets is not None and is_varying(self.module):
+            self._prepare_padded(len(placeholders), returns, floats)
+        if artifacts.preserved():
+            artifacts.save_graph(self.module, self.name)
+
+    def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...]) -> None:
+        varying = Varying(self.module, self.settings.buckets or ())
+        self.metrics.exact_because = varying.obstacle()
+        if self.metrics.exact_because is None:
+            numbers = tuple(range(inputs, inputs + varying.extra - 1))
+            count = inputs + varying.extra
+            self._varying = varying
+            self._padded = _C.make_graph(
+                self.name, count, returns, self.written, (*floats, *numbers), False, self._resolve_padded
+            )
+
+    def __call__(self, args: list[Any]) -> Any:
+        if self.metrics.fallback is not None:
+            return self._op_by_op(args)
+        args.extend(self.constants)
+        copied = self._copy_host_inputs(args) if self.host_inputs else None
+        kept = list(args) if self.settings.fallback_execution else None
+        try:
+            out = self._run(args)
+        except CompilationError as error:
+            if kept is None:
+                raise
+            self.metrics.fallback = str(error)
+            tracking.count(f"graph {self.name}", str(error), kept)
+            out = self._interpret(kept)
+        if copied:
+            for host, device in copied:
+                host.copy_(device)
+        for i in self.host_outputs:
+            out[i] = out[i].cpu()
+        return out[0] if self._single else out
+
+    def _run(self, args: list[Any]) -> list[Any]:
+        if self._varying is not None and self.metrics.exact_because is None:
+            try:
+                return _C.run_graph(self._padded, self._varying.arguments(args))
+            except NeedsExact as reason:
+                self.metrics.exact_because = str(reason)
+        return _C.run_graph(self._handle, args)
+
+    def _copy_host_inputs(self, args: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Moves CPU tensors to the device; the written ones come back, with where they are written to."""
+        device = next((x.device for x in args if isinstance(x, torch.Tensor) and x.device.type == "neuron"), "neuron")
+        back = []
+        for i in self.host_inputs:
+            host = args[i]
+            if not isinstance(host, torch.Tensor) or host.device.type != "cpu":
+                continue
+            if not copies_cpu_inputs():
+                raise RuntimeError(
+                    f"input {i} of {self.name} is a CPU tensor of shape {tuple(host.shape)}, and "
+                    "TORCH_NEURONX_DYNAMO_DISABLE_CPU_AUTOCOPY=1 forbids copying it. Move it with .to('neuron')."
+                )
+            args[i] = host.to(device)
+            if i in self.written:
+                back.append((host, args[i]))
+        return back
+
+    def _op_by_op(self, args: list[Any]) -> Any:
+        assert self.metrics.fallback is not None
+        given = [*args, *self.constants]
+        args.clear()
+        tracking.count(f"graph {self.name}", self.metrics.fallback, given)
+        out = self._interpret(given)
+        return out[0] if self._single else out
+
+    def _interpret(self, given: Sequence[Any]) -> list[Any]:
+        with torch.no_grad():
+            out = fx.Interpreter(self.module).run(*given)
+        return [out] if self._single else list(out)
+
+    def _resolve(
+        self, name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int
+    ) -> tuple[Any, ...]:
+        """The core's question for the executable of a call with layouts not seen before."""
+        state = rng if rng >= 0 else None
+        described = tuple(argument_of(x, "") for x in args)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
+        source = executables.Source(
+            self.name, f"{self.identity} {call!r}", f"{len(args)} inputs", lambda: lower_graph(self.module, call)
+        )
+        try:
+            with held_back(), metrics.measured(self.metrics):
+                return run_entry(executables.obtain(source, device))
+        except (NodeFailed, executables.LoweringFailed, RuntimeError) as error:
+            raise self._failure(error) from error
+
+    def _resolve_padded(
+        self, name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int
+    ) -> tuple[Any, ...]:
+        """The same for a call whose sizes are padded: sizes of one bucket have one executable."""
+        varying = self._varying
+        assert varying is not None
+        described = tuple(argument_of(x, "") for x in args)
+        request, exact = varying.request(described)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        call = varying.canonical(call)
+        identity = f"{self.identity} {request!r} {call!r}"
+        known = self._buckets.get(identity)
+        if known is None:
+            source = executables.Source(
+                self.name, identity, f"{len(args)} inputs", lambda: lower_padded(self.module, call, request)
+            )
+            try:
+                with held_back(), metrics.measured(self.metrics):
+                    known = self._buckets[identity] = executables.obtain(source, device)
+            except NeedsExact:
+                raise
+            except Exception as error:
+                raise self._failure(error) from error
+        return run_entry(varying.at_sizes(known, exact))
+
+    def _failure(self, error: Exception) -> CompilationError:
+        try:
+            kept = f"The graph is in {artifacts.save_graph(self.module, self.name)}."
+        except OSError as problem:
+            kept = f"The graph could not be kept: {problem}."
+        return CompilationError(
+            f"{self.name}, a graph of {self.metrics.node_count} nodes ({self.kind}), could not be compiled: {error}\n"
+            f"{kept} "
+            "To run such graphs op by op, pass options={'fallback_execution': True} to torch.compile or set "
+            "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0."
+        )
+
+
+def _has_subgraphs(graph: fx.Graph) -> bool:
+    return any(isinstance(n.target, torch._ops.HigherOrderOperator) for n in graph.nodes)

@@ -1,0 +1,202 @@
+"""Lowering a graph for bounds instead of sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from torch_neuronx.lowering import hlo, views
+from torch_neuronx.lowering.call import Lowered, Storages, build
+from torch_neuronx.lowering.decompose import EmitTensor
+from torch_neuronx.lowering.graph import Emitter, NodeFailed, output_nodes, written_positions
+from torch_neuronx.lowering.module import Program
+from torch_neuronx.lowering.padded import layout, rules, sizes
+from torch_neuronx.lowering.padded.sizes import NeedsExact, Symbols, bound_of, expression, size_of
+from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, TensorSpec
+from torch_neuronx.lowering.value import Dim, Factor, Value
+from torch_neuronx.lowering.views import Layout
+
+
+@dataclass(frozen=True)
+class Entering:
+    """An input whose sizes are not fixed.
+
+    strides   positions of its strides among the arguments, or None: it is contiguous from the start of its storage,
+              and only its first dimension that is not 1 varies, so that its memory is padded as it lies there
+    """
+
+    strides: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one program serves.
+
+    bounds    symbol's name -> what it is padded to
+    symbols   symbol's name -> position of its size among the arguments
+    entering  position of an input -> how it is read
+    orders    of each output that is a tensor of varying size: its dimensions from outermost to innermost in memory
+    """
+
+    bounds: tuple[tuple[str, int], ...]
+    symbols: tuple[tuple[str, int], ...]
+    entering: tuple[tuple[int, Entering], ...]
+    orders: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+class PaddedEmitter(Emitter):
+    """Runs a graph on tensors some of whose dimensions are padded."""
+
+    def _node(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        traced = node.meta.get("val")
+        if isinstance(traced, (torch.SymInt, int)) and not isinstance(traced, bool):
+            return expression(traced)
+        if isinstance(traced, (torch.SymFloat, torch.SymBool)):
+            raise NeedsExact(f"{node.target} makes a {type(traced).__name__}")
+        if not any(_varies(x) for x in rules.leaves([args, kwargs])):
+            return super()._node(node, args, kwargs)
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise NeedsExact(f"the higher-order operator {node.target} over varying sizes")
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return node.target(*args, **kwargs)  # type: ignore[operator]  # operator.getitem
+        return self._by_rule(node, args, kwargs)
+
+    def _by_rule(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if node.target is torch.ops.aten.copy_.default:
+            raise NeedsExact("a write to an input of varying size")
+        assert isinstance(node.target, torch._ops.OpOverload)
+        given, named = rules.map_leaves(lambda x: x.value if isinstance(x, EmitTensor) else x, [list(args), kwargs])
+        call = rules.node_of(node.target, given, named, _traced_sizes(node.meta.get("val")))
+        try:
+            out = rules.run(call)
+        except NeedsExact:
+            raise
+        except Exception as error:
+            raise NodeFailed(node, error) from error
+        return rules.map_leaves(lambda x: EmitTensor(x) if isinstance(x, Value) else x, out)
+
+
+def _varies(x: Any) -> bool:
+    return isinstance(x, sympy.Expr) or (isinstance(x, EmitTensor) and layout.is_padded(x.value))
+
+
+def _traced_sizes(traced: Any) -> list[Any]:
+    listed = list(traced) if isinstance(traced, (list, tuple)) else [traced]
+    return [
+        [expression(n) for n in v.shape]
+        if isinstance(v, torch.Tensor)
+        else (expression(v) if isinstance(v, (int, torch.SymInt)) else v)
+        for v in listed
+    ]
+
+
+def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowered:
+    """The program for all sizes up to `request.bounds`. Raises NeedsExact when there is none.
+
+    Results of varying size are dense, in arrays of their largest size; the layouts in `Lowered.results` are those of
+    the bounds.
+    """
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    results: list[Result] = []
+    returns: list[Any] = []
+
+    def body(program: Program, arguments: list[Value]) -> list[Value]:
+        storages = Storages.of(call, program, arguments)
+        names = {str(s): s for n in placeholders for s in _free_symbols(n.meta.get("val"))}
+        values = {names[name]: _scalar(call.args[at], storages) for name, at in request.symbols}
+        with sizes.using(Symbols({names[name]: b for name, b in request.bounds}, values)):
+            entering = dict(request.entering)
+            inputs = [_input(i, n, call, storages, entering.get(i)) for i, n in enumerate(placeholders)]
+            outputs = PaddedEmitter(module, {}).run(inputs)
+            listed = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+            orders = dict(request.orders)
+            made: list[Value] = []
+            for i, (x, node) in enumerate(zip(listed, output_nodes(module.graph), strict=True)):
+                returns.append(_leave(x, node, inputs, call, orders.get(i), results, made))
+            for position in written_positions(module.graph):
+                spec = call.args[position]
+                if position in entering or not isinstance(spec, TensorSpec):
+                    raise NeedsExact("a write to an input of varying size")
+                storages.write(spec, inputs[position].value)
+            return [*made, *storages.new_values(results)]
+
+    return build(call, body, results, returns)
+
+
+def _free_symbols(traced: Any) -> set[Any]:
+    if isinstance(traced, torch.Tensor):
+        return {s for n in traced.shape for s in _free_symbols(n)}
+    return set(traced.node.expr.free_symbols) if isinstance(traced, torch.SymInt) else set()
+
+
+def _scalar(spec: Any, storages: Storages) -> Value:
+    assert isinstance(spec, ScalarSpec)
+    return hlo.convert(storages.scalar(spec).strong(), torch.int64)
+
+
+def _input(i: int, node: fx.Node, call: Call, storages: Storages, entering: Entering | None) -> Any:
+    spec, traced = call.args[i], node.meta.get("val")
+    if isinstance(traced, (int, torch.SymInt)) and not isinstance(traced, bool):
+        return expression(traced)
+    if entering is None:
+        if isinstance(spec, ScalarSpec):
+            return EmitTensor(storages.scalar(spec).strong())
+        return EmitTensor(storages.read(spec)) if isinstance(spec, TensorSpec) else spec
+    assert isinstance(spec, TensorSpec) and isinstance(traced, torch.Tensor)
+    dims = [sizes.dim_of(expression(n)) for n in traced.shape]
+    flat = views.reinterpret(storages.flat(spec.slot), spec.dtype)
+    shape = tuple(d.bound for d in dims)
+    if entering.strides is None:
+        return EmitTensor(layout.with_dims(hlo.reshape(hlo.slice_dim(flat, 0, 0, math.prod(shape)), shape), dims))
+    place = hlo.full(shape, 0 if spec.offset is None else storages.param(spec.offset), torch.int64)
+    for d, at in enumerate(entering.strides):
+        stride = _scalar(call.args[at], storages)
+        place = place + hlo.iota(shape, d, torch.int64) * hlo.broadcast_to(stride, shape)
+    taken = hlo.take_rows(flat, hlo.flatten(place))
+    return EmitTensor(layout.with_dims(hlo.reshape(taken, shape), dims))
+
+
+def _leave(
+    x: Any,
+    node: Any,
+    inputs: Sequence[Any],
+    call: Call,
+    order: tuple[int, ...] | None,
+    results: list[Result],
+    made: list[Value],
+) -> Any:
+    if x is None:
+        return None
+    if isinstance(x, (int, sympy.Expr)):
+        return ("integer", 0)  # whoever asked knows the sizes of the call
+    position = next((i for i, given in enumerate(inputs) if given is x), None)
+    if position is not None and isinstance(call.args[position], TensorSpec):
+        return ("argument", position)
+    value = x.value
+    if order is None:
+        traced = node.meta["val"]
+        fixed = Layout(value.shape, tuple(int(s) for s in traced.stride()))
+        results.append(Result("fresh", value.dtype, fixed))
+        made.append(views.to_storage(hlo.to_storage(layout.physical(value)), fixed))
+    else:
+        stored = hlo.to_storage(_dense(hlo.permute(value, list(order))))
+        results.append(Result("fresh", value.dtype, Layout(stored.shape, (1,))))
+        made.append(stored)
+    return ("result", len(made) - 1)
+
+
+def _dense(x: Value) -> Value:
+    """The valid elements one after the other, in an array with room for the largest size."""
+    moving = [d for d in x.dims if d.padded or d.bound != 1]
+    if layout.is_prefix(moving[0]) and not any(d.padded for d in moving[1:]):
+        return hlo.flatten(layout.physical(x))
+    total: Any = math.prod([sympy.sympify(size_of(d)) for d in x.dims])
+    room = math.prod(x.shape)
+    flat = layout.relayout(x, [Dim((Factor(expression(total), max(room, bound_of(expression(total)))),))])
+    return hlo.flatten(layout.physical(flat))

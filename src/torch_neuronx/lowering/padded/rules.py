@@ -1,0 +1,175 @@
+"""What an op does along a padded dimension, a rule each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.padded import layout
+from torch_neuronx.lowering.padded.sizes import NeedsExact, dim_of, size_of, value_of
+from torch_neuronx.lowering.table import overload_name, rows
+from torch_neuronx.lowering.value import Scalar, Value
+
+
+@dataclass
+class Node:
+    """One call with padded operands.
+
+    arguments  by the schema's names, defaults filled in: Values, sizes (ints or expressions), the rest as it is
+    sizes      of each result, in order: a list for a tensor, else what tracing says it is
+    """
+
+    name: str
+    op: torch._ops.OpOverload
+    arguments: dict[str, Any]
+    sizes: list[Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def values(self) -> list[Value]:
+        return [x for x in leaves(list(self.arguments.values())) if isinstance(x, Value)]
+
+    def emit(self, changed: dict[str, Any] | None = None) -> Any:
+        """The row's results, padding taken for data; `changed` are arguments in place of its own."""
+        given = {**self.arguments, **(changed or {})}
+        bound = {k: _physical(v) for k, v in given.items()}
+        named = {a.name for a in self.op._schema.arguments if a.kwarg_only}
+        positional = [v for k, v in bound.items() if k not in named]
+        return rows[self.name].emit(*positional, **{k: v for k, v in bound.items() if k in named})
+
+    def sized(self, results: Any) -> Any:
+        """The row's results with the dimensions their sizes ask for."""
+        listed = list(results) if isinstance(results, (list, tuple)) else [results]
+        sources = self.values()
+        out = [
+            layout.with_dims(x, layout.dims_for(s, sources)) if isinstance(s, list) and isinstance(x, Value) else s
+            for x, s in zip(listed, self.sizes, strict=True)
+        ]
+        return type(results)(out) if isinstance(results, (list, tuple)) else out[0]
+
+
+Rule = Callable[[Node], Any]
+_RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for overloads."""
+
+    def register(function: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def leaves(x: Any) -> list[Any]:
+    return tree_leaves(x, is_leaf=lambda v: isinstance(v, Value))
+
+
+def map_leaves(f: Callable[[Any], Any], x: Any) -> Any:
+    return tree_map(f, x, is_leaf=lambda v: isinstance(v, Value))
+
+
+def _physical(x: Any) -> Any:
+    return map_leaves(lambda v: layout.physical(v) if isinstance(v, Value) else v, x)
+
+
+def node_of(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], sizes: list[Any]) -> Node:
+    positional, named = bind_arguments(op, args, kwargs)
+    names = [a.name for a in op._schema.arguments if not a.kwarg_only]
+    return Node(overload_name(op), op, {**dict(zip(names, positional, strict=True)), **named}, sizes)
+
+
+def run(node: Node) -> Any:
+    """The results of a call, or NeedsExact."""
+    from torch_neuronx.lowering.padded import rules_attention, rules_mixing, rules_shape  # noqa: F401 - they fill the table
+
+    found = _RULES.get(node.name)
+    if found is not None:
+        return found(node)
+    row = rows.get(node.name)
+    if row is not None and row.pointwise:
+        return _elementwise(node)
+    raise NeedsExact(f"{node.name} has no rule for padded sizes")
+
+
+def _elementwise(node: Node) -> Value | tuple[Value, ...]:
+    """Operands are brought to one padding; garbage stays where it is."""
+    names = [k for k, v in node.arguments.items() if isinstance(v, Value) and v.ndim]
+    given, dims = layout.broadcast([node[k] for k in names])
+    numbers = {k: replace(value_of(v), weak=True) for k, v in node.arguments.items() if isinstance(v, sympy.Expr)}
+    results = node.emit({**dict(zip(names, given, strict=True)), **numbers})
+    if isinstance(results, Value):
+        return layout.with_dims(results, dims)
+    return tuple(layout.with_dims(r, dims) for r in results)
+
+
+# (argument, the dimensions along which its values are mixed, what stands for nothing there or None: no padding allowed)
+Mix = tuple[str, Sequence[int], Scalar | None]
+
+
+def mixing(*names: str) -> Callable[[Callable[[Node], Sequence[Mix]]], Rule]:
+    """A rule that masks operands and leaves the rest to the row."""
+
+    def register(mixes: Callable[[Node], Sequence[Mix]]) -> Rule:
+        def apply(node: Node) -> Any:
+            return node.sized(node.emit(masked(node, mixes(node))))
+
+        return rule(*names)(apply)
+
+    return register
+
+
+def masked(node: Node, mixes: Sequence[Mix]) -> dict[str, Value]:
+    """The named arguments with their garbage replaced."""
+    out: dict[str, Value] = {}
+    for name, dims, fill in mixes:
+        x = out.get(name, node[name])
+        if not isinstance(x, Value):
+            continue
+        dims = [d % x.ndim for d in dims] if x.ndim else []
+        if fill is None and any(x.dims[d].padded for d in dims):
+            raise NeedsExact(f"{node.name} along a dimension of varying size")
+        out[name] = x if fill is None else layout.mask(x, dims, fill)
+    return out
+
+
+def least(dtype: torch.dtype) -> Scalar:
+    """What every value of a dtype is at least."""
+    if dtype is torch.bool:
+        return False
+    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def greatest(dtype: torch.dtype) -> Scalar:
+    if dtype is torch.bool:
+        return True
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def axes_of(x: Value, dim: Any) -> list[int]:
+    """Dimensions as a list; None and [] mean all."""
+    if dim is None or dim == []:
+        return list(range(x.ndim))
+    listed = list(dim) if isinstance(dim, (list, tuple)) else [dim]
+    return [d % max(x.ndim, 1) for d in listed]
+
+
+def prefix(x: Value, d: int) -> Value:
+    """x with its padding along d behind the valid part."""
+    return x if layout.is_prefix(x.dims[d]) else layout.along(x, d, dim_of(size_of(x.dims[d])))
+
+
+def aligned(a: Value, i: int, b: Value, j: int) -> tuple[Value, Value]:
+    """a and b with equal padding along a's dimension i and b's j, which have one size."""
+    if not (a.dims[i].padded or b.dims[j].padded):
+        return a, b
+    target = layout.common([a.dims[i], b.dims[j]])
+    return layout.along(a, i, target), layout.along(b, j, target)

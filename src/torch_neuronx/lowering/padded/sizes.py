@@ -1,0 +1,165 @@
+"""Sizes as expressions over symbols: their bounds, and their values while the program runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, IntTrueDiv, Max, Min, Mod, ModularIndexing, PythonMod
+
+from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering.value import Dim, Factor, Size, Value
+
+
+class NeedsExact(Exception):
+    """This graph cannot be compiled for padded sizes: the reason names the op or the size."""
+
+
+@dataclass
+class Symbols:
+    """The symbols of one program.
+
+    bounds   symbol -> what it is padded to
+    values   symbol -> int64 rank 0, its size in this call
+    """
+
+    bounds: Mapping[sympy.Symbol, int]
+    values: Mapping[sympy.Symbol, Value]
+    memo: dict[Any, Value] = field(default_factory=dict)
+
+
+class _Current(threading.local):
+    symbols: Symbols | None = None
+
+
+_current = _Current()
+
+
+@contextmanager
+def using(symbols: Symbols) -> Iterator[None]:
+    before, _current.symbols = _current.symbols, symbols
+    try:
+        yield
+    finally:
+        _current.symbols = before
+
+
+def _symbols() -> Symbols:
+    assert _current.symbols is not None, "padded sizes outside sizes.using()"
+    return _current.symbols
+
+
+def expression(size: Any) -> Size:
+    """An int as it is; a SymInt's expression, or an int when that is a number."""
+    if isinstance(size, torch.SymInt):
+        size = size.node.expr
+    if isinstance(size, sympy.Expr):
+        size = sympy.simplify(size) if size.is_number else size
+        return int(size) if size.is_number else size
+    return int(size)
+
+
+def bound_of(size: Size) -> int:
+    """The largest value of a size; raises NeedsExact for one that does not grow with every symbol."""
+    if isinstance(size, int):
+        return size
+    bounds = _symbols().bounds
+    free = sorted(size.free_symbols, key=str)
+    if any(s not in bounds for s in free):
+        raise NeedsExact(f"the size {size} depends on data")
+    corner = int(size.subs({s: bounds[s] for s in free}))
+    for s in free:
+        at = {x: bounds[x] for x in free}
+        for value in (2, 3, max(2, bounds[s] // 2), max(2, bounds[s] - 1)):
+            if int(size.subs({**at, s: min(value, bounds[s])})) > corner:
+                raise NeedsExact(f"the size {size} does not grow with {s}")
+    return corner
+
+
+def value_of(size: Size) -> Value:
+    """The size in this call, int64 rank 0."""
+    if isinstance(size, int):
+        return hlo.constant(size, torch.int64)
+    symbols = _symbols()
+    if size in symbols.values:
+        return symbols.values[size]
+    if size not in symbols.memo:
+        symbols.memo[size] = _computed(size)
+    return symbols.memo[size]
+
+
+def _computed(size: Any) -> Value:
+    if size.is_Integer:
+        return hlo.constant(int(size), torch.int64)
+    parts = [value_of(expression(a) if a.is_number else a) for a in size.args]
+    first, *rest = parts
+    if isinstance(size, sympy.Add):
+        return _fold(lambda a, b: a + b, parts)
+    if isinstance(size, sympy.Mul) and all(not a.is_Rational or a.is_Integer for a in size.args):
+        return _fold(lambda a, b: a * b, parts)
+    if isinstance(size, sympy.Pow) and size.args[1].is_Integer and 0 < int(size.args[1]) < 8:
+        return _fold(lambda a, b: a * b, [first] * int(size.args[1]))
+    if isinstance(size, (FloorDiv, CleanDiv, IntTrueDiv)):
+        return hlo.divide(first, rest[0])  # sizes are not negative
+    if isinstance(size, (Mod, PythonMod)):
+        return hlo.remainder(first, rest[0])
+    if isinstance(size, ModularIndexing):
+        return hlo.remainder(hlo.divide(first, rest[0]), rest[1])
+    if isinstance(size, (Max, sympy.Max)):
+        return _fold(hlo.maximum, parts)
+    if isinstance(size, (Min, sympy.Min)):
+        return _fold(hlo.minimum, parts)
+    raise NeedsExact(f"the size {size} has no form in a program")
+
+
+def _fold(build: Any, parts: list[Value]) -> Value:
+    out = parts[0]
+    for p in parts[1:]:
+        out = build(out, p)
+    return out
+
+
+def dim_of(size: Size) -> Dim:
+    """A dimension whose padding, if any, is behind its valid part."""
+    return Dim((Factor(size, bound_of(size)),))
+
+
+def size_of(dim: Dim) -> Size:
+    """The logical extent of a dimension."""
+    out: Any = 1
+    for f in dim.factors:
+        out = out * f.size
+    return expression(out) if isinstance(out, sympy.Expr) else int(out)
+
+
+def same(a: Size, b: Size) -> bool:
+    """Whether two sizes are equal for every value of the symbols."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return bool(sympy.expand(sympy.sympify(a) - sympy.sympify(b)) == 0)
+
+
+def quotient(a: Size, b: Size) -> Size | None:
+    """a / b when that is a whole polynomial, else None."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 else None
+    ratio = sympy.cancel(sympy.sympify(a) / sympy.sympify(b))
+    numerator, denominator = sympy.fraction(ratio)
+    if denominator != 1 or not _has_whole_coefficients(numerator):
+        return None
+    return expression(ratio)
+
+
+def _has_whole_coefficients(polynomial: Any) -> bool:
+    if polynomial.is_number:
+        return bool(polynomial.is_Integer)
+    atoms = sorted(polynomial.free_symbols, key=str)
+    try:
+        return all(c.is_Integer for c in sympy.Poly(polynomial, *atoms).coeffs())
+    except sympy.PolynomialError:  # a floor division in it
+        return True
