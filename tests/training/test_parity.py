@@ -59,11 +59,17 @@ def test_loss_curve_equals_cpu(task: str, optimizer: str) -> None:
 def test_autocast_loss_curve_equals_cpu(task: str) -> None:
     """To bf16's precision: fused kernels (attention, conv, LSTM cell) round at other places than CPU's.
 
-    Neuron must not stray further from the float32 curve than CPU autocast does.
+    Neuron must not stray further from the float32 curve than CPU autocast does. The CPU's own kernels differ by
+    processor: the largest difference was 6.7e-4 with AVX-512 and 1.1e-3 without.
     """
-    want = train(task, "adamw-foreach", "cpu", amp=True)
+    try:
+        want = train(task, "adamw-foreach", "cpu", amp=True)
+    except RuntimeError as error:
+        if task == "lstm" and "primitive descriptor" in str(error):
+            pytest.skip("CPU torch has no bfloat16 LSTM on this processor")
+        raise
     with torch_neuronx.no_fallback():
         got = train(task, "adamw-foreach", "neuron", amp=True)
-    torch.testing.assert_close(got, want, rtol=1e-3, atol=0)
+    torch.testing.assert_close(got, want, rtol=2e-3, atol=0)
     exact = train(task, "adamw-foreach", "cpu")
     assert (got - exact).abs().max() <= 1.25 * (want - exact).abs().max()

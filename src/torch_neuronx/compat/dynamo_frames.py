@@ -7,7 +7,7 @@ from types import ModuleType
 from torch_neuronx.compat.on_import import on_import
 
 # A user calls nothing in these inside a compiled function.
-_OURS = ("compat", "compiler", "debug", "device", "dynamo", "eager", "lowering", "runtime", "sparse")
+_OURS = ("compiler", "debug", "device", "dynamo", "eager", "lowering", "runtime", "sparse")
 
 
 def apply() -> None:

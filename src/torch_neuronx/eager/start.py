@@ -13,7 +13,6 @@ from torch_neuronx.eager import deterministic
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering import table
 from torch_neuronx.lowering.forms import Form, resolve
-from torch_neuronx.lowering.layout_rules import ELEMENTWISE_CONTIGUOUS
 from torch_neuronx.lowering.table import Row, overload
 from torch_neuronx.runtime.targets import runtime
 
@@ -96,6 +95,8 @@ def _forms(name: str) -> Iterator[Form]:
 
 
 def _bind(form: Form, row: Row) -> None:
+    from torch_neuronx.lowering.layout_rules import ELEMENTWISE_CONTIGUOUS  # loads jaxlib, as above
+
     op = overload(form.name)
     if op.namespace != "aten":
         return
