@@ -18,8 +18,9 @@ MOST_TENSORS = 8
 # Where the device does more than CPU torch on purpose: kernels that the CPU lacks, and writes over what is read.
 _MORE_ON_THE_DEVICE = ("not implemented for", "some elements of the input tensor and the written-to tensor refer")
 
-# What an extent of 1 or 0 of their results steps by is an accident of how the CPU finds them.
-_UNPROMISED_STRIDES = ("index", "vector_norm")
+# What an extent of 1 or 0 of their results steps by is an accident of how the CPU finds them (for gradients: in which
+# order they were added up).
+_UNPROMISED_STRIDES = ("index", "vector_norm", "grad")
 
 
 class NotApplicable(Exception):
