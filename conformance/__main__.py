@@ -32,7 +32,10 @@ def _options() -> argparse.Namespace:
 
 
 def collect(before: results.Results | None, ops: str | None) -> results.Results:
-    """The verdicts of all the lines there are; with `ops`, those of the matching entries put into `before`."""
+    """The verdicts of all the lines there are; with `ops`, those of the matching entries put into `before`.
+
+    Passes may be run one by one, on different days: a unit that has no line now keeps its verdict.
+    """
     of = {p.name: p.outcomes() for p in PASSES.values()}
     verdicts = units.judge_all(of["cpu"], of["values"], of["seeded"])
     verdicts |= units.judge_all(of["cpu_all"], of["values_all"], of["seeded_all"])
@@ -44,8 +47,15 @@ def collect(before: results.Results | None, ops: str | None) -> results.Results:
         verdicts=verdicts,
         fallbacks=_fallbacks([of["values"], of["values_all"]]),
         databases=databases.read() or (before.databases if before else {}),
+        passes={p.name: datetime.date.fromtimestamp(p.file.stat().st_mtime).isoformat() for p in _measured(of)},
     )
-    return found if ops is None or before is None else before.updated(found, ops)
+    if before is None or before.versions != found.versions:
+        return found
+    return before.completed(found) if ops is None else before.updated(found, ops)
+
+
+def _measured(of: dict[str, units.Outcomes]) -> list[passes.Pass]:
+    return [p for p in PASSES.values() if p.ours and of[p.name]]
 
 
 def _fallbacks(ran: Sequence[units.Outcomes]) -> dict[str, list[str]]:

@@ -115,7 +115,9 @@ def _totals(results: Results) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in results.versions.items())
     again = f" Measured again since then: {', '.join(f'`{r}`' for r in results.reruns)}." if results.reruns else ""
     note = "The last two columns are shares of what CPU torch itself passes by the same check."
-    return "\n".join([f"Measured {results.date}, {versions}, host target.{again} {note}\n", head, rule, *rows, ""])
+    days = ", ".join(f"{name} {day}" for name, day in results.passes.items())
+    when = f"Measured {results.date}{f' ({days})' if days else ''}, {versions}, host target."
+    return "\n".join([f"{when}{again} {note}\n", head, rule, *rows, ""])
 
 
 def _databases(results: Results) -> str:

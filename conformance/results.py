@@ -23,6 +23,7 @@ class Results:
     fallbacks   overload that ran on the CPU -> the op_db entries it did so for
     databases   database of the wheel -> entries that pass, entries
     reruns      ops measured again after the last whole run
+    passes      pass -> the day it was last run on
     """
 
     date: str
@@ -32,6 +33,16 @@ class Results:
     fallbacks: dict[str, list[str]]
     databases: dict[str, list[int]] = field(default_factory=dict)
     reruns: list[str] = field(default_factory=list)
+    passes: dict[str, str] = field(default_factory=dict)
+
+    def completed(self, found: Results) -> Results:
+        """What `found` says, and of what it does not know what is known already."""
+        return replace(
+            found,
+            verdicts=self.verdicts | found.verdicts,
+            fallbacks=found.fallbacks if "values" in found.passes else self.fallbacks,
+            passes=self.passes | found.passes,
+        )
 
     def ops(self) -> list[str]:
         return sorted({u.op for u in self.verdicts})
@@ -60,6 +71,7 @@ class Results:
             "date": self.date,
             "versions": self.versions,
             "reruns": self.reruns,
+            "passes": self.passes,
             "databases": self.databases,
             "fallbacks": self.fallbacks,
             "overloads": self.overloads,

@@ -90,6 +90,15 @@ def test_a_part_measured_again_leaves_the_rest() -> None:
     assert (found.fallbacks, found.reruns, found.date) == ({"aten::x": ["mul"]}, ["add"], "d")
 
 
+def test_passes_run_on_different_days_are_put_together() -> None:
+    layout = Unit("add", "bool", "out_layout")
+    before = Results("d", {}, [], {UNIT: Verdict.FAILS}, {"aten::x": ["add"]}, passes={"values": "d"})
+    found = before.completed(Results("e", {}, [], {layout: Verdict.NATIVE}, {}, passes={"layouts": "e"}))
+    assert found.verdicts == {UNIT: Verdict.FAILS, layout: Verdict.NATIVE}
+    assert found.passes == {"values": "d", "layouts": "e"}
+    assert found.fallbacks == {"aten::x": ["add"]}
+
+
 def test_dtypes_are_named_in_groups_where_the_entry_claims_no_more() -> None:
     floats = ["float16", "bfloat16", "float32", "float64"]
     assert page.names([*floats, "bool"], [*floats, "bool", "int64"]) == "bool, float"
