@@ -15,7 +15,7 @@ cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
 sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: setup build test property soak lint format demo bench conformance sanitize clean
+.PHONY: setup build test property soak lint format demo bench bench-compile conformance sanitize clean
 
 setup: $(done)/test
 
@@ -70,6 +70,9 @@ demo: build $(done)/demo
 
 bench: build $(done)/test
 	$(python) -m benchmarks
+
+bench-compile: build $(done)/test
+	$(python) -m benchmarks.compiled
 
 conformance: build $(done)/test
 	$(python) -m conformance --tool $(CONFORMANCE) --jobs $(JOBS)

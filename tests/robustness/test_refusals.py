@@ -117,6 +117,8 @@ REFUSED: dict[str, Callable[[str], object]] = {
     "amax along nothing into another dtype": lambda d: torch.amax(
         torch.arange(0, device=d), 0, out=torch.ones(2, device=d)
     ),
+    "hardtanh of unsigned integers between negative limits": lambda d: torch.nn.functional.hardtanh(_bytes(d), -2, 3),
+    "hardtanh of truth values": lambda d: torch.nn.functional.hardtanh(_bytes(d).bool(), 0, 1),
     "polar of integers": lambda d: torch.polar(torch.arange(3, device=d), torch.arange(3, device=d)),
 }
 
@@ -175,12 +177,17 @@ ALLOWED: dict[str, Callable[[str], torch.Tensor]] = {
         torch.arange(2, dtype=torch.int8, device=d), torch.arange(2, dtype=torch.int32, device=d), alpha=300
     ),
     "float to a negative power": lambda d: torch.arange(1.0, 4.0, device=d) ** -1,
+    "hardtanh of unsigned integers": lambda d: torch.nn.functional.hardtanh(_bytes(d), 0, 6),
     "clamp_ by tensors of another integer dtype": lambda d: _shorts(d).clamp_(_ints(d, -1), _ints(d, 300)),
     "clamp_min_ by a tensor of another integer dtype": lambda d: _shorts(d).clamp_min_(_ints(d, 70_000)),
     "clamp_max into another integer dtype": lambda d: torch.clamp_max(
         _shorts(d), _shorts(d), out=torch.empty(3, dtype=torch.int32, device=d)
     ),
 }
+
+
+def _bytes(device: str) -> torch.Tensor:
+    return torch.tensor([1, 0, 9], dtype=torch.uint8, device=device)
 
 
 def _shorts(device: str) -> torch.Tensor:

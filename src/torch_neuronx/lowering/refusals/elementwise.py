@@ -81,6 +81,14 @@ def _fill(name: str, call: Call) -> None:
         left_to_the_cpu(f"{target} filled with a complex number")
 
 
+def _hardtanh(name: str, call: Call) -> None:
+    """Negative limits that are passed at run time do not fit uint8, which the core says."""
+    dtype, limits = dtype_of(call.args[0]), call.args[1:3]
+    negative = any(isinstance(n, (int, float)) and n < 0 for n in limits)
+    if dtype is torch.bool or (dtype is torch.uint8 and negative):
+        left_to_the_cpu(f"hardtanh of {dtype}")
+
+
 def _truth_values(name: str, call: Call) -> None:
     if all(dtype_of(x) is torch.bool for x in call.args[:2]):
         left_to_the_cpu("a difference of truth values")
@@ -105,7 +113,7 @@ CHECKS: Final[dict[str, Refusal]] = {
     "isposinf": _self_never(*COMPLEX),
     "isneginf": _self_never(*COMPLEX),
     "relu": _self_never(torch.bool),
-    "hardtanh": _self_never(torch.bool, torch.uint8),
+    "hardtanh": _hardtanh,
     "heaviside": _heaviside,
     "where": _condition,
     "lerp": _weight,
