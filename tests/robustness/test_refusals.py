@@ -117,7 +117,9 @@ REFUSED: dict[str, Callable[[str], object]] = {
     "amax along nothing into another dtype": lambda d: torch.amax(
         torch.arange(0, device=d), 0, out=torch.ones(2, device=d)
     ),
-    "hardtanh of unsigned integers between negative limits": lambda d: torch.nn.functional.hardtanh(_bytes(d), -2, 3),
+    "hardtanh of unsigned integers between negative limits": lambda d: torch.nn.functional.hardtanh(
+        _bytes(d), -2, 3
+    ).cpu(),
     "hardtanh of truth values": lambda d: torch.nn.functional.hardtanh(_bytes(d).bool(), 0, 1),
     "polar of integers": lambda d: torch.polar(torch.arange(3, device=d), torch.arange(3, device=d)),
 }

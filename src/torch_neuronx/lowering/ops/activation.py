@@ -9,6 +9,7 @@ import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import HALVES
+from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.elementary import sigmoid
 from torch_neuronx.lowering.promotion import apply, unary
 from torch_neuronx.lowering.table import lower
@@ -189,6 +190,10 @@ def gelu_backward(grad_output: Value, self: Value, *, approximate: str = "none")
 
 @lower("aten::hardtanh", pointwise=True)
 def hardtanh(self: Value, min_val: Scalar = -1, max_val: Scalar = 1) -> Value:
+    if self.dtype is torch.uint8:
+        for limit in (min_val, max_val):
+            ok = hlo.ge(hlo.convert(hlo.as_value(limit), torch.float64), 0.0)
+            require(ok, "RuntimeError", "cannot do hardtanh on an unsigned type with negative limits")
     return apply(lambda x, low, high: hlo.clamp(low, x, high), self, scalars=[min_val, max_val])
 
 

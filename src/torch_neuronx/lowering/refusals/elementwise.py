@@ -82,7 +82,7 @@ def _fill(name: str, call: Call) -> None:
 
 
 def _hardtanh(name: str, call: Call) -> None:
-    """Negative limits that are passed at run time do not fit uint8, which the core says."""
+    """Limits that are passed at run time are looked at by the program."""
     dtype, limits = dtype_of(call.args[0]), call.args[1:3]
     negative = any(isinstance(n, (int, float)) and n < 0 for n in limits)
     if dtype is torch.bool or (dtype is torch.uint8 and negative):
