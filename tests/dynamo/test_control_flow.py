@@ -134,5 +134,18 @@ def test_a_custom_op_of_torch_operators() -> None:
         return torch.empty_like(x)
 
     x = torch.randn(3)
-    out = torch.compile(lambda x: twice(x) + 1, backend="neuron", options={"fallback_execution": True})(x.to(D))
+    out = compiled(lambda x: twice(x) + 1)(x.to(D))
     torch.testing.assert_close(out.cpu(), x * 2 + 1)
+
+
+def test_a_custom_op_whose_code_has_changed() -> None:
+    """An executable on disk stands for what the operator did when it was made."""
+    for factor in (3.0, 5.0):
+        with torch.library._scoped_library("neuron_changed", "FRAGMENT") as library:
+            library.define("times(Tensor x) -> Tensor")
+            library.impl("times", lambda x, factor=factor: x * factor, "CompositeExplicitAutograd")
+            library.impl("times", torch.empty_like, "Meta")
+            torch._dynamo.reset()
+            x = torch.randn(3)
+            out = compiled(lambda x: torch.ops.neuron_changed.times(x) + 1)(x.to(D))
+            torch.testing.assert_close(out.cpu(), x * factor + 1)

@@ -305,3 +305,52 @@ def test_a_second_process_compiles_nothing(tmp_path) -> None:
         for _ in range(2)
     ]
     assert said == ["2 0\n", "2 2\n"]
+
+
+def test_artifacts_are_kept_on_request(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", "1")
+    monkeypatch.setenv("TORCH_NEURONX_DEBUG_DIR", str(tmp_path))
+    monkeypatch.setenv("RANK", "3")
+    compiled(lambda x: x.cos() * 7.25, options={"model_name": "kept"})(torch.randn(2, 3, device=D))
+    (graph,) = (tmp_path / "fx_graphs" / "proc_3").iterdir()
+    assert "cos" in graph.read_text()
+    assert graph.name.startswith("kept_")
+    programs = tmp_path / "stablehlo" / "proc_3"  # none if the executable was on disk
+    assert not programs.exists() or "stablehlo.cosine" in next(programs.iterdir()).read_text()
+
+
+def test_a_graph_that_cannot_be_lowered_says_so_and_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TORCH_NEURONX_DEBUG_DIR", str(tmp_path))
+
+    @torch.library.custom_op("neuron_test::opaque", mutates_args=())
+    def opaque(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.cpu().numpy() + 1).to(x.device)
+
+    @opaque.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    x = torch.randn(2, 3, device=D)
+    with pytest.raises(RuntimeError, match=r"opaque.*cannot be lowered[\s\S]*The graph is in .*fallback_execution"):
+        compiled(lambda x: opaque(x) * 2)(x)
+    torch._dynamo.reset()
+    allowed = compiled(lambda x: opaque(x) * 2, options={"fallback_execution": True})
+    torch.testing.assert_close(allowed(x), (x + 1) * 2)
+    torch.testing.assert_close(allowed(x), (x + 1) * 2)
+    assert "cannot be lowered" in metrics.get_dynamo_metrics()[-1]["fallback"]
+    torch._dynamo.reset()
+    torch.testing.assert_close(compiled(lambda x: x * 2)(x), x * 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "fastest"}, "no mode 'fastest'. Valid modes: default, reduce-overhead, max-autotune"),
+        ({"options": {"speed": 1}}, "no option 'speed'. Valid options: buckets, fallback_execution, model_name"),
+        ({"options": {"model_name": 1}}, "takes a str"),
+        ({"options": {"buckets": [0]}}, 'takes "exact" or a list of sizes'),
+    ],
+)
+def test_options_that_are_not_valid(options: dict, said: str) -> None:
+    with pytest.raises(Exception, match=said.replace("[", r"\[")):
+        torch.compile(lambda x: x + 1, backend="neuron", **options)(torch.zeros(2, device=D))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch_neuronx.dynamo.passes import host_positions, lift_constants
 from torch_neuronx.dynamo.settings import Settings, copies_cpu_inputs
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
+from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
 from torch_neuronx.lowering.padded.graph import lower_padded
 from torch_neuronx.lowering.padded.sizes import NeedsExact
@@ -44,6 +46,7 @@ class CompiledGraph:
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         self.metrics = metrics.record(metrics.GraphMetrics(self.name, kind, len(graph.nodes)))
         self.identity = f"graph {graph_identity(self.module)}"
+        self._foreign = _has_foreign_ops(self.module)
         self.written = written_positions(graph)
         self.host_inputs, self.host_outputs = host_positions(self.module)
         floats = tuple(i for i, p in enumerate(placeholders) if isinstance(p.meta.get("val"), (float, torch.SymFloat)))
@@ -141,11 +144,9 @@ class CompiledGraph:
         state = rng if rng >= 0 else None
         described = tuple(argument_of(x, "") for x in args)
         call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
-        source = executables.Source(
-            self.name, f"{self.identity} {call!r}", f"{len(args)} inputs", lambda: lower_graph(self.module, call)
-        )
         try:
             with held_back(), metrics.measured(self.metrics):
+                source = self._source(f"{self.identity} {call!r}", lambda: lower_graph(self.module, call))
                 return run_entry(executables.obtain(source, device))
         except (NodeFailed, executables.LoweringFailed, RuntimeError) as error:
             raise self._failure(error) from error
@@ -163,17 +164,30 @@ class CompiledGraph:
         identity = f"{self.identity} {request!r} {call!r}"
         known = self._buckets.get(identity)
         if known is None:
-            source = executables.Source(
-                self.name, identity, f"{len(args)} inputs", lambda: lower_padded(self.module, call, request)
-            )
             try:
                 with held_back(), metrics.measured(self.metrics):
+                    source = self._source(identity, lambda: lower_padded(self.module, call, request))
                     known = self._buckets[identity] = executables.obtain(source, device)
             except NeedsExact:
                 raise
             except Exception as error:
                 raise self._failure(error) from error
         return run_entry(varying.at_sizes(known, exact))
+
+    def _source(self, identity: str, lower: Callable[[], Lowered]) -> executables.Source:
+        """The program of a call; one with operators of others is known by what it is, not by their names."""
+
+        def kept() -> Lowered:
+            lowered = lower()
+            if artifacts.preserved():
+                artifacts.save_program(lowered.built.text, self.name)
+            return lowered
+
+        if not self._foreign:
+            return executables.Source(self.name, identity, self.kind, kept)
+        made = kept()
+        content = hashlib.sha256(made.built.bytecode).hexdigest()
+        return executables.Source(self.name, f"{identity} {content}", self.kind, lambda: made)
 
     def _failure(self, error: Exception) -> CompilationError:
         try:
@@ -186,6 +200,16 @@ class CompiledGraph:
             "To run such graphs op by op, pass options={'fallback_execution': True} to torch.compile or set "
             "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0."
         )
+
+
+_BUILT_IN = frozenset({"aten", "prims", "prim"})
+
+
+def _has_foreign_ops(module: fx.GraphModule) -> bool:
+    """Whether there are operators whose meaning is in somebody's Python, which may change under the same name."""
+    graphs = [m.graph for m in module.modules() if isinstance(m, fx.GraphModule)]
+    targets = [n.target for g in graphs for n in g.nodes]
+    return any(isinstance(t, torch._ops.OpOverload) and t.namespace not in _BUILT_IN for t in targets)
 
 
 def _has_subgraphs(graph: fx.Graph) -> bool:
