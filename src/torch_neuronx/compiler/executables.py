@@ -96,13 +96,24 @@ class _Counters:
     failed: int = 0
 
 
+class _Thread(threading.local):
+    compiled: int = 0
+
+
 _counters = _Counters()
 _lock = threading.Lock()
+_thread = _Thread()
 
 
 def _count(field: str) -> None:
+    _thread.compiled += field == "compiled"
     with _lock:
         setattr(_counters, field, getattr(_counters, field) + 1)
+
+
+def compiled_here() -> int:
+    """Programs compiled by this thread."""
+    return _thread.compiled
 
 
 def compile_counters() -> dict[str, int]:

@@ -100,12 +100,16 @@ class Varying:
             forms |= _lies_padded(out[i], traced) << k
         return [*out, *sizes.values(), *strides, forms]
 
-    def request(self, args: tuple[Any, ...]) -> tuple[Request, dict[Any, int]]:
-        """What the program of such a call serves, and the sizes of this call. `args` describe its arguments."""
-        found = {
+    def sizes_of(self, args: tuple[Any, ...]) -> dict[str, int]:
+        """The sizes of a call whose arguments `args` describe."""
+        return {
             name: int(args[s.position]) if s.dim is None else args[s.position].layout.sizes[s.dim]
             for name, s in self.sources.items()
         }
+
+    def request(self, args: tuple[Any, ...]) -> tuple[Request, dict[Any, int]]:
+        """What the program of such a call serves, and the sizes of this call. `args` describe its arguments."""
+        found = self.sizes_of(args)
         exact = {self.symbols[name]: n for name, n in found.items()}
         first = len(self.placeholders)
         at, forms = first + len(self.sources), args[-1]
@@ -123,6 +127,22 @@ class Varying:
             ),
             exact,
         )
+
+    def next_bucket(self, call: Call, request: Request, grown: str) -> tuple[Call, Request] | None:
+        """A canonical call and its request as of the bucket that follows in one symbol; None at the symbol's limit."""
+        bounds = dict(request.bounds)
+        after = ladder(bounds[grown] + 1, self.buckets)
+        larger = bounds | {grown: max(min(after, self.limits.get(grown, after)), bounds[grown])}
+        if larger == bounds:
+            return None
+        slots = list(call.slots)
+        at = {self.symbols[name]: b for name, b in larger.items()}
+        for i in self.entering:
+            where = call.args[i].slot
+            slots[where] = replace(
+                slots[where], numel=math.prod(_at(n, at) for n in self.placeholders[i].meta["val"].shape)
+            )
+        return replace(call, slots=tuple(slots)), replace(request, bounds=tuple(larger.items()))
 
     def canonical(self, call: Call) -> Call:
         """The call without what differs between the sizes that one program serves."""

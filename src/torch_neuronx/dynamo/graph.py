@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +20,12 @@ from torch_neuronx.dynamo.buckets import Varying, is_varying
 from torch_neuronx.dynamo.identity import graph_identity
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
 from torch_neuronx.dynamo.settings import Settings, copies_cpu_inputs
+from torch_neuronx.dynamo.tiers import NotMade, Tiers
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
-from torch_neuronx.lowering.padded.graph import lower_padded
+from torch_neuronx.lowering.padded.graph import Request, lower_padded
 from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
 
@@ -60,6 +63,8 @@ class CompiledGraph:
         )
         self._varying: Varying | None = None
         self._padded: Any = None
+        self._exact: Any = None
+        self._tiers = Tiers(settings.exact_after)
         self._buckets: dict[str, executables.Obtained] = {}
         if settings.buckets is not None and is_varying(self.module):
             self._prepare_padded(len(placeholders), returns, floats)
@@ -75,6 +80,9 @@ class CompiledGraph:
             self._varying = varying
             self._padded = _C.make_graph(
                 self.name, count, returns, self.written, (*floats, *numbers), False, self._resolve_padded
+            )
+            self._exact = _C.make_graph(
+                self.name, inputs, returns, self.written, floats, False, self._resolve_recurring
             )
 
     def __call__(self, args: list[Any]) -> Any:
@@ -101,6 +109,9 @@ class CompiledGraph:
     def _run(self, args: list[Any]) -> list[Any]:
         if self._varying is not None and self.metrics.exact_because is None:
             try:
+                if self._tiers.wants_exact(tuple(self._varying.sizes(args).values())):
+                    with suppress(NotMade):
+                        return _C.run_graph(self._exact, list(args))
                 return _C.run_graph(self._padded, self._varying.arguments(args))
             except NeedsExact as reason:
                 self.metrics.exact_because = str(reason)
@@ -165,14 +176,49 @@ class CompiledGraph:
         known = self._buckets.get(identity)
         if known is None:
             try:
-                with held_back(), metrics.measured(self.metrics):
-                    source = self._source(identity, lambda: lower_padded(self.module, call, request))
-                    known = self._buckets[identity] = executables.obtain(source, device)
+                with held_back():
+                    known = self._bucket(identity, call, request, device)
             except NeedsExact:
                 raise
             except Exception as error:
                 raise self._failure(error) from error
+        self._look_ahead(call, request, varying.sizes_of(described), device)
         return run_entry(varying.at_sizes(known, exact))
+
+    def _bucket(self, identity: str, call: Call, request: Request, device: int) -> executables.Obtained:
+        with metrics.measured(self.metrics):
+            source = self._source(identity, lambda: lower_padded(self.module, call, request))
+            found = self._buckets[identity] = executables.obtain(source, device)
+        return found
+
+    def _look_ahead(self, call: Call, request: Request, sizes: dict[str, int], device: int) -> None:
+        """Asks for the next bucket of a size that is about to outgrow its own."""
+        assert self._varying is not None
+        for name, bound in request.bounds:
+            near = self._tiers.near_the_end(sizes[name], bound)
+            following = self._varying.next_bucket(call, request, name) if near else None
+            if following is None:
+                continue
+            larger, wanted = following
+            identity = f"{self.identity} {wanted!r} {larger!r}"
+            if identity not in self._buckets:
+                self._tiers.ahead(identity, partial(self._bucket, identity, larger, wanted, device))
+
+    def _resolve_recurring(
+        self, name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int
+    ) -> tuple[Any, ...]:
+        """The same for sizes that recur: their own executable when it is made, else NotMade."""
+        assert self._varying is not None
+        described = tuple(argument_of(x, "") for x in args)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        identity = f"{self.identity} {call!r}"
+
+        def make() -> executables.Obtained:
+            with metrics.measured(self.metrics, recurring=True):
+                return executables.obtain(self._source(identity, lambda: lower_graph(self.module, call)), device)
+
+        sizes = tuple(self._varying.sizes_of(described).values())
+        return run_entry(self._tiers.made(identity, sizes, make))
 
     def _source(self, identity: str, lower: Callable[[], Lowered]) -> executables.Source:
         """The program of a call; one with operators of others is known by what it is, not by their names."""

@@ -18,11 +18,14 @@ class Settings:
     fallback_execution  a graph that does not compile runs op by op, counted, instead of raising
     buckets             what varying sizes are padded to: (): powers of two and three times these; a list of sizes,
                         beyond which these again; None ("exact" as an option): nothing, each size has its executable
+    exact_after         how many calls of the same sizes run in their bucket before these sizes get an executable of
+                        their own, made in the background; None ("never" as an option): they never do
     """
 
     model_name: str = "graph"
     fallback_execution: bool = False
     buckets: tuple[int, ...] | None = ()
+    exact_after: int | None = 10
     mode: str = "default"
 
     @classmethod
@@ -42,6 +45,8 @@ def _option(name: str, value: Any) -> Any:
         )
     if name == "buckets":
         return _buckets(value)
+    if name == "exact_after":
+        return _exact_after(value)
     wanted = {"model_name": str, "fallback_execution": bool}[name]
     if not isinstance(value, wanted):
         raise ValueError(f"torch.compile option {name!r} on neuron takes a {wanted.__name__}, not {value!r}")
@@ -55,6 +60,16 @@ def _buckets(value: Any) -> tuple[int, ...] | None:
     if not listed or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in listed):
         raise ValueError(f'torch.compile option "buckets" on neuron takes "exact" or a list of sizes, not {value!r}')
     return tuple(sorted(set(listed)))
+
+
+def _exact_after(value: Any) -> int | None:
+    if value == "never":
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(
+            f'torch.compile option "exact_after" on neuron takes "never" or a number of calls, not {value!r}'
+        )
+    return value
 
 
 OPTIONS: Final = frozenset(f.name for f in fields(Settings)) - {"mode"}
