@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,18 +58,16 @@ def _same(info: ModuleInfo, given: Any, dtype: torch.dtype, training: bool) -> N
     twin = copy.deepcopy(module).to("neuron")
     want, got = _run(module, call, "cpu"), _run(twin, call, "neuron")
     for what in want:
-        if compare and dtype is torch.bfloat16 and "Conv" in info.name:
-            exact = _run(copy.deepcopy(module).double(), tree_map(_doubled, call), "cpu")
-            both.equal_or_no_further(got[what], want[what], exact[what], f"{given.desc} {what}")
-        elif compare:
-            both.equal(got[what], want[what], f"{given.desc} {what}")
+        if compare:
+            wide = partial(_run, copy.deepcopy(module).double(), tree_map(_doubled, call), "cpu")
+            both.equal_or_no_further(got[what], want[what], lambda w=what, r=wide: r()[w], f"{given.desc} {what}")
         else:
             shapes = [[(t.dtype, t.shape) for t in both.tensors(x[what])] for x in (got, want)]
             assert shapes[0] == shapes[1], f"{given.desc} {what}"
 
 
 def _doubled(leaf: Any) -> Any:
-    rounded = isinstance(leaf, torch.Tensor) and leaf.dtype is torch.bfloat16
+    rounded = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
     return leaf.detach().double().requires_grad_(leaf.requires_grad) if rounded else leaf
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import torch_neuronx
+from torch_neuronx.compiler import residents
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
@@ -175,6 +176,7 @@ def obtain(source: Source, device: int) -> Obtained:
     an out= argument must grow first, LoweringFailed when the program is not valid.
     """
     made: list[Obtained] = []
+    residents.one_more()
 
     def make() -> Container:
         obtained, program = _compile(source, device)

@@ -24,10 +24,12 @@ from torch_neuronx.dynamo.tiers import NotMade, Tiers
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.call import Lowered
+from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
 from torch_neuronx.lowering.padded.graph import Request, lower_padded
 from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
+from torch_neuronx.lowering.torch_mlir import frontend
 
 _numbers = itertools.count()
 
@@ -49,6 +51,10 @@ class CompiledGraph:
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         self.metrics = metrics.record(metrics.GraphMetrics(self.name, kind, len(graph.nodes)))
         self.identity = f"graph {graph_identity(self.module)}"
+        self._lower = lower_graph
+        if settings.frontend == "torch-mlir":
+            self.identity += f" torch-mlir {frontend.version()}"
+            self._lower = frontend.lower_graph_by_torch_mlir
         self._foreign = _has_foreign_ops(self.module)
         self.written = written_positions(graph)
         self.host_inputs, self.host_outputs = host_positions(self.module)
@@ -66,7 +72,7 @@ class CompiledGraph:
         self._exact: Any = None
         self._tiers = Tiers(settings.exact_after)
         self._buckets: dict[str, executables.Obtained] = {}
-        if settings.buckets is not None and is_varying(self.module):
+        if settings.buckets is not None and settings.frontend == "table" and is_varying(self.module):
             self._prepare_padded(len(placeholders), returns, floats)
         if artifacts.preserved():
             artifacts.save_graph(self.module, self.name)
@@ -157,9 +163,9 @@ class CompiledGraph:
         call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         try:
             with held_back(), metrics.measured(self.metrics):
-                source = self._source(f"{self.identity} {call!r}", lambda: lower_graph(self.module, call))
+                source = self._source(f"{self.identity} {call!r}", lambda: self._lower(self.module, call))
                 return run_entry(executables.obtain(source, device))
-        except (NodeFailed, executables.LoweringFailed, RuntimeError) as error:
+        except (NodeFailed, Unsupported, executables.LoweringFailed, RuntimeError) as error:
             raise self._failure(error) from error
 
     def _resolve_padded(
@@ -215,7 +221,7 @@ class CompiledGraph:
 
         def make() -> executables.Obtained:
             with metrics.measured(self.metrics, recurring=True):
-                return executables.obtain(self._source(identity, lambda: lower_graph(self.module, call)), device)
+                return executables.obtain(self._source(identity, lambda: self._lower(self.module, call)), device)
 
         sizes = tuple(self._varying.sizes_of(described).values())
         return run_entry(self._tiers.made(identity, sizes, make))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+FRONTENDS: Final = ("table", "torch-mlir")
 MODES: Final = ("default", "reduce-overhead", "max-autotune")
 
 
@@ -20,12 +21,14 @@ class Settings:
                         beyond which these again; None ("exact" as an option): nothing, each size has its executable
     exact_after         how many calls of the same sizes run in their bucket before these sizes get an executable of
                         their own, made in the background; None ("never" as an option): they never do
+    frontend            what turns graphs into StableHLO: this package's table, or Torch-MLIR for fixed sizes
     """
 
     model_name: str = "graph"
     fallback_execution: bool = False
     buckets: tuple[int, ...] | None = ()
     exact_after: int | None = 10
+    frontend: str = "table"
     mode: str = "default"
 
     @classmethod
@@ -47,7 +50,9 @@ def _option(name: str, value: Any) -> Any:
         return _buckets(value)
     if name == "exact_after":
         return _exact_after(value)
-    wanted = {"model_name": str, "fallback_execution": bool}[name]
+    if name == "frontend" and value not in FRONTENDS:
+        raise ValueError(f"torch.compile on neuron has no frontend {value!r}. Valid frontends: {', '.join(FRONTENDS)}.")
+    wanted = {"frontend": str, "model_name": str, "fallback_execution": bool}[name]
     if not isinstance(value, wanted):
         raise ValueError(f"torch.compile option {name!r} on neuron takes a {wanted.__name__}, not {value!r}")
     return value

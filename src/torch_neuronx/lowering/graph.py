@@ -198,7 +198,7 @@ class Outputs:
     values: tuple[Any, ...]
 
 
-class _Returns:
+class Returns:
     """Decides for every output whether it is computed, given back, or a view of what is."""
 
     def __init__(self, emitter: Emitter, call: Call, inputs: Sequence[Any], written: Sequence[int]) -> None:
@@ -345,7 +345,7 @@ def lower_graph(module: fx.GraphModule, call: Call) -> Lowered:
         outputs = emitter.run(inputs)
         listed = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         nodes = tuple(n if isinstance(n, fx.Node) else None for n in output_nodes(module.graph))
-        made = _Returns(emitter, call, inputs, written)
+        made = Returns(emitter, call, inputs, written)
         returns.extend(made.of(Outputs(nodes, tuple(listed))))
         results.extend(made.results)
         for position in written:

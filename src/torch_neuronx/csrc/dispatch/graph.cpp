@@ -31,8 +31,12 @@ struct Graph {
 
   Graph(c10::FunctionSchema s, PyObject* resolve) : schema(std::move(s)), op(schema), resolver(Py_NewRef(resolve)) {
     op.resolver = resolver;
+    enter_graph(op);
   }
-  ~Graph() { Py_DECREF(resolver); }
+  ~Graph() {
+    leave_graph(op);
+    Py_DECREF(resolver);
+  }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 };

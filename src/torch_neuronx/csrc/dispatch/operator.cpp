@@ -2,6 +2,8 @@
 
 #include <ATen/core/function_schema.h>
 
+#include <unordered_set>
+
 #include "errors.h"
 #include "gil.h"
 
@@ -15,6 +17,11 @@ std::mutex& registry_mutex() {
 
 std::unordered_map<std::string, std::unique_ptr<Operator>>& registry() {
   static auto* operators = new std::unordered_map<std::string, std::unique_ptr<Operator>>();
+  return *operators;
+}
+
+std::unordered_set<Operator*>& graphs() {
+  static auto* operators = new std::unordered_set<Operator*>();
   return *operators;
 }
 
@@ -66,9 +73,22 @@ Operator& operator_of(const c10::OperatorHandle& handle) {
   return *slot;
 }
 
+void enter_graph(Operator& op) {
+  const std::lock_guard<std::mutex> lock(registry_mutex());
+  graphs().insert(&op);
+}
+
+void leave_graph(Operator& op) {
+  const std::lock_guard<std::mutex> lock(registry_mutex());
+  graphs().erase(&op);
+}
+
 void clear_executables() {
   const std::lock_guard<std::mutex> lock(registry_mutex());
   for (auto& [name, op] : registry()) {
+    op->clear();
+  }
+  for (Operator* op : graphs()) {
     op->clear();
   }
 }

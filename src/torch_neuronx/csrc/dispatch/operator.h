@@ -68,7 +68,11 @@ struct Operator {
 // The record of an operator, made on first use.
 Operator& operator_of(const c10::OperatorHandle& handle);
 
-// Drops every cached executable in memory.
+// A compiled graph's record, for as long as the graph lives.
+void enter_graph(Operator& op);
+void leave_graph(Operator& op);
+
+// Drops every cached executable in memory, those of compiled graphs too. The GIL is held.
 void clear_executables();
 
 // Native runs by overload, ops that never ran left out.

@@ -158,6 +158,13 @@ def _attend_at_once(p: _Problem, uniform: Value | None) -> tuple[Value, Value]:
     return hlo.convert(out, p.query.dtype), logsumexp
 
 
+def _log_sum_exp(s: Value) -> Value:
+    """(batch, heads, L, 1)."""
+    peak = hlo.reduce_max(s, 3, keepdim=True)
+    peak = hlo.select(hlo.eq(peak, NEGATIVE_INFINITY), 0, peak)
+    return hlo.log(hlo.sum_(hlo.exponential(s - peak), 3, keepdim=True)) + peak
+
+
 def _as_factor(p: _Problem, x: Value) -> Value:
     """Factors of a matrix product have the tensors' precision, as in every flash attention."""
     return hlo.convert(hlo.convert(x, p.query.dtype), p.inner)
@@ -200,7 +207,8 @@ def _gradients_at_once(
     """In the compute dtype and, for query, key and value, in the layout of the matrix products."""
     g, b = hlo.convert(grad, p.inner), p.key.shape[0] * p.key.shape[1]
     s = p.scores()
-    lse = hlo.unsqueeze(hlo.convert(logsumexp, p.inner), 3)
+    coarse = p.inner is torch.float64  # torch keeps the log-sum-exp in float32
+    lse = _log_sum_exp(s) if coarse else hlo.unsqueeze(hlo.convert(logsumexp, p.inner), 3)
     weights = hlo.exponential(s - hlo.select(hlo.eq(lse, NEGATIVE_INFINITY), 0, lse))
     kept = p.kept(uniform) if uniform is not None else None
     dropped = weights if kept is None else weights * kept

@@ -1,0 +1,1 @@
+"""Torch-MLIR as a second frontend."""
