@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import torch_neuronx
-from torch_neuronx.compiler import residents
+from torch_neuronx.compiler import progress, residents
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
@@ -227,6 +227,11 @@ def _lower(call: Call) -> Lowered:
 
 
 def _compile(source: Source, device: int) -> tuple[Obtained, bytes]:
+    with progress.shown(source.name):
+        return _compile_silently(source, device)
+
+
+def _compile_silently(source: Source, device: int) -> tuple[Obtained, bytes]:
     watch = Stopwatch()
     lowered = source.lower()
     if LAPACK_PREFIX in lowered.built.bytecode and not runtime().capabilities.lapack:
