@@ -154,3 +154,19 @@ def test_no_integers_are_divided(dtype):
     for op in (aten.fmod.Tensor, aten.remainder.Tensor, aten.floor_divide.default, aten.gcd.default):
         check(op, x, x)
     check(aten.div.Tensor_mode, x, x, rounding_mode="trunc")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8])
+@pytest.mark.parametrize("divisor", [-7, 3.0, 10, 0.1])
+def test_a_quotient_is_rounded_once(dtype, divisor):
+    x = torch.arange(1, 101).to(dtype).reshape(4, 25)
+    there = x.to("neuron")
+    by = torch.tensor(divisor)
+    rows = torch.tensor([[3.0], [7.0], [10.0], [49.0]])
+    assert torch.equal((there / divisor).cpu(), x / divisor)
+    assert torch.equal((there / by.to("neuron")).cpu(), x / by)
+    assert torch.equal((there / rows.to("neuron")).cpu(), x / rows)
+    if dtype.is_floating_point:
+        assert torch.equal(there.mean(1).cpu(), x.sum(1) / 25)
+        compiled = torch.compile(lambda t: t / divisor, backend="neuron")
+        assert torch.equal(compiled(there).cpu(), x / divisor)

@@ -41,6 +41,18 @@ def test_clamp():
     check(aten.clamp.Tensor, X, Y, None)
     check(aten.clamp.Tensor, X.reshape(7, 1), torch.tensor([0, 1]), torch.tensor([1, 1]))
     check(aten.clamp_min_.default, torch.arange(5), 2)
+    check(aten.clamp.default, X, 0.0, NAN)
+    check(aten.clamp.default, torch.tensor([1, 250], dtype=torch.uint8), 2, 200)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_zero_is_not_clamped_to_the_other_one(dtype, zero):
+    x = torch.tensor([0.0, -0.0]).to(dtype).repeat(40)
+    for bounds in ((zero, zero), (zero, None), (None, zero)):
+        kept = aten.clamp.default(x.to("neuron"), *bounds).cpu()
+        assert torch.equal(kept.signbit(), x.signbit())
+        assert torch.equal(torch.clamp(x, *bounds).signbit(), x.signbit())
 
 
 def test_where_and_masked_fill():

@@ -116,3 +116,13 @@ def test_indices_are_checked(read):
 def test_mask_counts_are_checked():
     with pytest.raises(RuntimeError, match="shape mismatch"):
         run(aten.index_put.default, (X, [M23], torch.randn(2, 4)), {})
+
+
+def test_an_index_that_takes_no_element_is_not_looked_at():
+    empty, far = torch.ones(0, 1, 3), torch.tensor([0, -1, 7])
+    for read in (lambda x, i: x[:, i], lambda x, i: x[:, i, -1], lambda x, i: x[:, :, i]):
+        assert read(empty.to("neuron"), far.to("neuron")).shape == read(empty, far).shape
+    x = empty.to("neuron")
+    x[:, far.to("neuron")] = 1
+    with pytest.raises(IndexError):
+        torch.ones(2, 1, 3, device="neuron")[:, far.to("neuron")].cpu()

@@ -50,9 +50,9 @@ def _elementwise(arguments: Sequence[Any], layout: Layout) -> Layout:
 
 
 def _preserved(arguments: Sequence[Any], layout: Layout) -> Layout:
-    """Laid out as the CPU's empty_like does: an extent of 1 keeps its stride."""
+    """Laid out as the CPU's empty_like does: an extent of 1 keeps its stride, and without elements all do."""
     like = Layout(tuple(arguments[0].shape), tuple(arguments[0].stride()))
-    return like if like.dense else closed_up(like)
+    return like if like.dense or not like.numel else closed_up(like)
 
 
 def _row_major(arguments: Sequence[Any], layout: Layout) -> Layout:
@@ -74,6 +74,8 @@ def _like_second(arguments: Sequence[Any], layout: Layout) -> Layout:
 def _rolled(arguments: Sequence[Any], layout: Layout) -> Layout:
     """As the join of two parts for each dimension: channels_last when both are."""
     x, shifts, dims = (*arguments, [])[:3]
+    if not x.numel() and dims:
+        return _preserved(arguments, layout)
     chosen = suggest_memory_format(x)
     for shift, dim in zip(shifts, dims, strict=False):
         start = -shift % x.shape[dim] if x.shape[dim] else 0

@@ -37,6 +37,8 @@ _TENSORS_ONLY: Final = frozenset(("maximum", "minimum", "fmax", "fmin", "heavisi
 
 def precision_of(s: Scene, op: str, *operands: str) -> str:
     """Complex arithmetic has several algorithms."""
+    if op == "clamp by tensors":
+        return "equal"  # of two zeros the CPU's vectorized loop takes the bound, its scalar loop the element
     near = op in NEAR or op in FUNCTIONAL or op in BINARY_NEAR
     arithmetic = op in ("mul", "div", "*", "/", "square", "abs", "sgn", "sign", "add", "sub", "+", "-", "neg")
     if arithmetic and any(s[o].is_complex() for o in operands if s.has(o)):
@@ -121,7 +123,8 @@ def _clamp(s: Scene) -> None:
         bounds = [s.pick(("None", s.number())), s.number()]
     else:
         bounds = [s.operand(t, numbers=False), s.operand(t, numbers=False)]
-    _finish(s, f"torch.clamp({t}, {bounds[0]}, {bounds[1]})", "clamp", t, *bounds)
+    by = "clamp by tensors" if s.has(bounds[1]) else "clamp"
+    _finish(s, f"torch.clamp({t}, {bounds[0]}, {bounds[1]})", by, t, *bounds)
 
 
 def _where(s: Scene) -> None:

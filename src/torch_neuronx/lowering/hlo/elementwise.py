@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -94,9 +95,22 @@ maximum, minimum = _binary(stablehlo.maximum), _binary(stablehlo.minimum)
 power, atan2, _remainder = _binary(stablehlo.power), _binary(stablehlo.atan2), _binary(stablehlo.remainder)
 
 
-def divide(x: Scalar, y: Scalar) -> Value:
+def divide(x: Scalar, y: Scalar, *, exact: bool = False) -> Value:
+    """x / y. By one number it is rounded once; by what is broadcast otherwise only when it is `exact`.
+
+    Left to itself the compiler multiplies by the reciprocal of a divisor that is broadcast, and so rounds twice.
+    """
     a, b = operands(x, y)
-    return a if 0 in a.shape else _divide(a, b)  # the compiler divides a constant's one value, 0 by 0, and dies
+    if 0 in a.shape:
+        return a  # the compiler divides a constant's one value, 0 by 0, and dies
+    many = y.numel if isinstance(y, Value) else 1
+    if many < b.numel and (exact or many == 1) and not _reciprocal_is_exact(y):
+        b = Value(stablehlo.OptimizationBarrierOp([b.ssa]).results[0], b.dtype, b.dims)
+    return _divide(a, b)
+
+
+def _reciprocal_is_exact(y: Scalar) -> bool:
+    return isinstance(y, (int, float)) and math.frexp(y)[0] in (0.5, -0.5)
 
 
 def remainder(x: Scalar, y: Scalar) -> Value:

@@ -81,7 +81,7 @@ def scaled(x: Value, factor: float) -> Value:
 
 
 def divide(a: Value, b: Value) -> Value:
-    return complex_divide(*hlo.operands(a, b)) if a.dtype.is_complex else a / b
+    return complex_divide(*hlo.operands(a, b)) if a.dtype.is_complex else hlo.divide(a, b, exact=True)
 
 
 binary("aten::div.Tensor", "aten::div.Scalar", int_to_float=True, opmath=True)(divide)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from torch_neuronx.lowering import hlo
@@ -56,13 +58,24 @@ binary("aten::fmax", "prims::fmax")(fmax)
 binary("aten::fmin", "prims::fmin")(fmin)
 
 
+def _beyond(x: Value, bound: Value, compare: Callable[[Value, Value], Value]) -> Value:
+    """Whether the bound takes the place of x; a NaN does."""
+    return compare(x, bound) if is_integral(x.dtype) else compare(x, bound) | hlo.is_nan(bound)
+
+
 def _clamp(x: Scalar, low: Scalar | None, high: Scalar | None) -> Value:
+    """Of a zero and a bound that is the other zero the first is kept, as torch does for bounds that are numbers."""
     given = [b for b in (low, high) if b is not None]
 
     def build(v: Value, *bounds: Value) -> Value:
         left = list(bounds)
-        v = hlo.maximum(v, left.pop(0)) if low is not None else v
-        return hlo.minimum(v, left.pop(0)) if high is not None else v
+        if low is not None:
+            bound = left.pop(0)
+            v = hlo.select(_beyond(v, bound, hlo.lt), bound, v)
+        if high is not None:
+            bound = left.pop(0)
+            v = hlo.select(_beyond(v, bound, hlo.gt), bound, v)
+        return v
 
     return apply(build, x, *given)
 

@@ -49,6 +49,8 @@ def _place(x: Value, entries: dict[int, Value], check: bool) -> Placement:
     dims = sorted(entries)
     shape = hlo.broadcast_shapes(*(entries[d].shape for d in dims))
     count = math.prod(shape)
+    rest = [d for d in range(x.ndim) if d not in entries]
+    check = check and all(x.shape[d] for d in rest)  # torch looks at an index when it takes an element by it
     columns = []
     for d in dims:
         i = hlo.convert(entries[d], torch.int64)
@@ -58,7 +60,6 @@ def _place(x: Value, entries: dict[int, Value], check: bool) -> Placement:
             i = hlo.select(hlo.lt(i, 0), i + x.shape[d], i)
         columns.append(hlo.reshape(hlo.broadcast_to(i, shape), (count, 1)))
     adjacent = dims == list(range(dims[0], dims[-1] + 1))
-    rest = [d for d in range(x.ndim) if d not in entries]
     return Placement(dims, rest, shape, hlo.concatenate(columns, 1), dims[0] if adjacent else 0)
 
 
