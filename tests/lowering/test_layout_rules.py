@@ -42,6 +42,8 @@ FRESH: dict[str, Callable[[str], torch.Tensor]] = {
     ),
     "xlogy of columns": lambda d: torch.xlogy(COLUMNS.to(d), torch.ones(5, device=d)),
     "flip of an extent of 1": lambda d: torch.ones(1, 3, device=d).t().flip(0),
+    "sum to no elements": lambda d: torch.ones(3, 0, 2, device=d).sum(0, keepdim=True),
+    "variance to no elements": lambda d: torch.ones(2, 3, 0, device=d).var((0, 1), keepdim=True),
     "flip of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].flip(0),
     "sort of no elements with holes": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].sort(0)[0],
     "roll of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].roll(1, 0),

@@ -121,7 +121,9 @@ def _wide_target(name: str, argument: str, x: Any) -> Any:
 
 
 def layout_of(t: torch.Tensor) -> Layout:
-    return Layout(tuple(t.shape), tuple(t.stride()))
+    """A new tensor's. Of a reduction to no elements the meta kernels say stride 0, and CPU torch does not."""
+    sizes, strides = tuple(t.shape), tuple(t.stride())
+    return Layout(sizes, contiguous_strides(sizes) if 0 in sizes and 0 in strides else strides)
 
 
 def infer(call: Call) -> Inferred:
