@@ -73,6 +73,7 @@ bench: build $(done)/test
 
 bench-compile: build $(done)/test
 	$(python) -m benchmarks.compiled
+	$(python) -m benchmarks.serving
 
 conformance: build $(done)/test
 	$(python) -m conformance --tool $(CONFORMANCE) --jobs $(JOBS)
