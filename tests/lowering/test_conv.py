@@ -7,6 +7,8 @@ import pytest
 import torch
 from emulate import check
 
+from torch_neuronx.lowering.ops import conv_products
+
 aten = torch.ops.aten
 
 # name: (x, w, stride, padding, dilation, transposed, output padding, groups)
@@ -23,6 +25,8 @@ GEOMETRIES = {
     "1d": ((2, 4, 7), (6, 4, 3), (2,), (1,), (1,), False, (0,), 1),
     "1d transposed": ((2, 4, 7), (4, 3, 3), (2,), (1,), (1,), True, (1,), 2),
     "3d": ((2, 4, 5, 6, 7), (6, 2, 2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2), False, (0, 0, 0), 2),
+    "more weights than places": ((2, 32, 6, 7), (256, 32, 3, 3), (2, 1), (1, 2), (1, 2), False, (0, 0), 1),
+    "more weights than places, transposed": ((1, 256, 3, 4), (256, 32, 3, 3), (2, 3), (1, 4), (2, 1), True, (1, 0), 1),
     "no batch elements": ((0, 4, 9, 10), (6, 2, 3, 3), (2, 2), (1, 1), (1, 1), False, (0, 0), 2),
 }
 
@@ -46,6 +50,21 @@ def _run(geometry, dtype, tolerance):
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometry(name):
     _run(GEOMETRIES[name], torch.float32, 1e-4)
+
+
+def test_more_weights_than_places_means_a_product(monkeypatch):
+    taken = []
+    pays = conv_products.pays
+    monkeypatch.setattr(conv_products, "pays", lambda *of: taken.append(pays(*of)) or taken[-1])
+    # shapes of their own: programs of the other tests are kept
+    _run(((3, 32, 5, 6), (256, 32, 3, 3), (1, 1), (1, 1), (1, 1), False, (0, 0), 1), torch.float32, 1e-3)
+    _run(((1, 256, 2, 4), (256, 32, 3, 3), (2, 2), (1, 1), (1, 1), True, (1, 1), 1), torch.float32, 1e-3)
+    assert taken
+    assert all(taken)
+    taken.clear()
+    _run(((3, 4, 8, 8), (6, 4, 3, 3), (1, 1), (1, 1), (1, 1), False, (0, 0), 1), torch.float32, 1e-4)
+    assert taken
+    assert not any(taken)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import compute_dtype
+from torch_neuronx.lowering.ops import conv_products
 from torch_neuronx.lowering.table import lower
 from torch_neuronx.lowering.value import Value
 
@@ -61,12 +62,16 @@ def _window(
 
 def correlate(x: Value, w: Value, out: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Value:
     """The forward convolution: x (N, I, ...), w (O, I / groups, ...)."""
+    if conv_products.pays(w.shape, w.dtype, x.shape[0], out, groups):
+        return conv_products.correlate(x, w, out, stride, padding, dilation)
     ones = [1] * len(out)
     return _window(x, w, out, stride=stride, low=padding, lhs_dilation=ones, rhs_dilation=dilation, groups=groups)
 
 
 def spread(g: Value, w: Value, out: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Value:
     """The adjoint of `correlate` in x, with w (O, I / groups, ...): a transposed convolution."""
+    if conv_products.pays(w.shape, w.dtype, g.shape[0], g.shape[2:], groups):
+        return conv_products.spread(g, w, out, stride, padding, dilation)
     n = len(out)
     spatial = list(range(3, 3 + n))
     grouped = hlo.reshape(w, (groups, w.shape[0] // groups, *w.shape[1:]))
@@ -83,6 +88,8 @@ def weight_gradient(
 ) -> Value:
     """The adjoint of `correlate` in w: (O, I / groups, *kernel)."""
     channels = x.shape[1]
+    if conv_products.pays((g.shape[1], channels, *kernel), g.dtype, g.shape[0], g.shape[2:], groups):
+        return conv_products.weight_gradient(x, g, kernel, stride, padding, dilation)
     ones = [1] * len(kernel)
     features, batches, lhs_spec = 1, groups, (1, 0)
     if 1 < groups < channels:
@@ -271,45 +278,3 @@ def conv_tbc(self: Value, weight: Value, bias: Value, pad: int) -> Value:
     """(time, batch, channel) with weights (kernel, in, out)."""
     x, w = hlo.permute(self, [1, 2, 0]), hlo.permute(weight, [2, 1, 0])
     return hlo.permute(convolution(x, w, bias, [1], [pad], [1], False, [0], 1), [2, 0, 1])
-
-
-def _positions(size: int, kernel: int, dilation: int, padding: int, stride: int) -> int:
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-
-
-@lower("aten::im2col")
-def im2col(self: Value, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Value:
-    """F.unfold: one strided slice per kernel position."""
-    kernel, dil, pad, step = (_each(v, 2) for v in (kernel_size, dilation, padding, stride))
-    x = self if self.ndim == 4 else hlo.unsqueeze(self, 0)
-    n, c, *sizes = x.shape
-    rows, cols = (_positions(sizes[i], kernel[i], dil[i], pad[i], step[i]) for i in range(2))
-    x = hlo.pad(x, [0, 0, *pad], [0, 0, *pad])
-    patches = []
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            top, left = i * dil[0], j * dil[1]
-            stop = [n, c, top + (rows - 1) * step[0] + 1, left + (cols - 1) * step[1] + 1]
-            part = hlo.slice_(x, [0, 0, top, left], stop, [1, 1, *step])
-            patches.append(hlo.reshape(part, (n, c, 1, rows * cols)))
-    out = hlo.reshape(hlo.concatenate(patches, 2), (n, c * kernel[0] * kernel[1], rows * cols))
-    return out if self.ndim == 4 else hlo.squeeze(out, 0)
-
-
-@lower("aten::col2im")
-def col2im(self: Value, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Value:
-    """F.fold, the adjoint of im2col: padded patches added in the kernel's order, as torch does."""
-    out, kernel, dil, pad, step = (_each(v, 2) for v in (output_size, kernel_size, dilation, padding, stride))
-    x = self if self.ndim == 3 else hlo.unsqueeze(self, 0)
-    rows, cols = (_positions(out[i], kernel[i], dil[i], pad[i], step[i]) for i in range(2))
-    n, c = x.shape[0], x.shape[1] // (kernel[0] * kernel[1])
-    patches = hlo.reshape(x, (n, c, kernel[0] * kernel[1], rows, cols))
-    total = hlo.full((n, c, *out), 0, x.dtype)
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            part = hlo.squeeze(hlo.slice_dim(patches, 2, i * kernel[1] + j, i * kernel[1] + j + 1), 2)
-            low = [i * dil[0] - pad[0], j * dil[1] - pad[1]]
-            spans = [(m - 1) * s + 1 for m, s in zip((rows, cols), step, strict=True)]
-            high = [o - a - m for o, a, m in zip(out, low, spans, strict=True)]
-            total = total + hlo.pad(part, [0, 0, *low], [0, 0, *high], 0, [0, 0, step[0] - 1, step[1] - 1])
-    return total if self.ndim == 3 else hlo.squeeze(total, 0)
