@@ -26,6 +26,9 @@ REFUSED: dict[str, Callable[[str], object]] = {
     ),
     "softmax over no dimension": lambda d: ONES(2, 3, device=d).softmax(3),
     "log_softmax over no dimension": lambda d: ONES(2, 3, device=d).log_softmax(-3),
+    "clamp of complex numbers, whatever the shapes": lambda d: torch.clamp(
+        ONES(4, dtype=torch.complex64, device=d), ONES(0, device=d), ONES(3, device=d)
+    ),
     "max of nothing": lambda d: ONES(0, device=d).max(),
     "min of nothing": lambda d: ONES(2, 0, device=d).min(),
     "max along nothing": lambda d: ONES(0, 3, device=d).max(0),

@@ -260,8 +260,9 @@ def _infer(call: Call) -> list[Meta | Later | None]:
     refuse(call)
     try:
         check_dtypes(call)
-    except NotImplementedError:
-        infer(call)  # torch looks at shapes before it finds that it has no such kernel
+    except NotImplementedError as refused:
+        if "not implemented for" in str(refused):
+            infer(call)  # torch looks at shapes before it finds that it has no such kernel
         raise
     try:
         inferred = infer(call)

@@ -39,6 +39,8 @@ def precision_of(s: Scene, op: str, *operands: str) -> str:
     """Complex arithmetic has several algorithms."""
     if op == "clamp by tensors":
         return "equal"  # of two zeros the CPU's vectorized loop takes the bound, its scalar loop the element
+    if op.endswith("alpha") and any(s[o].dtype.itemsize == 2 for o in operands if s.has(o)):
+        return "near"  # the CPU's scalar loop rounds alpha's product, its vectorized loop does not
     near = op in NEAR or op in FUNCTIONAL or op in BINARY_NEAR
     arithmetic = op in ("mul", "div", "*", "/", "square", "abs", "sgn", "sign", "add", "sub", "+", "-", "neg")
     if arithmetic and any(s[o].is_complex() for o in operands if s.has(o)):
