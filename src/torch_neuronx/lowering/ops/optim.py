@@ -65,15 +65,23 @@ class _Step:
         if self.grad_scale is not None:
             writes["grads"] = []
         for i, (param, grad, *state) in enumerate(zip(*lists, strict=True)):
-            dtype = compute_dtype(param.dtype)
+            dtype, shape = compute_dtype(param.dtype), param.shape
+            grad, *old = _as_they_lie([grad, param, *state])
             unscaled, g = self.gradient(grad, dtype)
-            old = [param, *state]
             new = update(i, g, *(hlo.convert(x, dtype) for x in old))
             for n, a, b in zip(names, new, old, strict=True):
-                writes[n].append(self.kept(a, b))
+                writes[n].append(hlo.reshape(self.kept(a, b), shape))
             if self.grad_scale is not None:
-                writes["grads"].append(self.kept(unscaled, grad))
+                writes["grads"].append(hlo.reshape(self.kept(unscaled, grad), shape))
         return Writes((), dict(writes))
+
+
+def _as_they_lie(xs: list[Value]) -> list[Value]:
+    """Flat, when all are contiguous: what is written is then the value that others read.
+
+    Behind a reshape the compiler takes them for two, computes the state twice, and copies what it overwrites first.
+    """
+    return [hlo.flatten(x) for x in xs] if all(x.row_major and x.shape == xs[0].shape for x in xs) else xs
 
 
 def _decayed(grad: Value, param: Value, weight_decay: Scalar) -> Value:
