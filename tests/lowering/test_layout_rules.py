@@ -44,6 +44,9 @@ FRESH: dict[str, Callable[[str], torch.Tensor]] = {
     "flip of an extent of 1": lambda d: torch.ones(1, 3, device=d).t().flip(0),
     "sum to no elements": lambda d: torch.ones(3, 0, 2, device=d).sum(0, keepdim=True),
     "variance to no elements": lambda d: torch.ones(2, 3, 0, device=d).var((0, 1), keepdim=True),
+    "clamp of integers between fractions": lambda d: torch.clamp(
+        torch.ones(1, 2, 3, 2, dtype=torch.int64, device=d).diagonal(-1, 3, 1), 0.5, 1.5
+    ),
     "flip of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].flip(0),
     "sort of no elements with holes": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].sort(0)[0],
     "roll of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].roll(1, 0),

@@ -11,7 +11,7 @@ import torch
 
 from torch_neuronx.lowering.call import Later, Meta
 from torch_neuronx.lowering.forms import Form, resolve
-from torch_neuronx.lowering.iteration import broadcast, result_layout
+from torch_neuronx.lowering.iteration import broadcast, closed_up, result_layout
 from torch_neuronx.lowering.layout_rules import (
     ELEMENTWISE_CONTIGUOUS,
     RESIZED_CONTIGUOUS,
@@ -174,6 +174,15 @@ def _infer_functional(call: Call, form: Form) -> Inferred:
     return _ask_meta_kernel(call, form)
 
 
+# Of one operand for torch, which converts it to the result's dtype beforehand; bounds are none.
+_CONVERTED_FIRST = frozenset({"aten::clamp", "aten::clamp_min", "aten::clamp_max"})
+
+
+def _gets_fractions(call: Call) -> bool:
+    given = [x.dtype for x in call.args if isinstance(x, (TensorSpec, ScalarSpec))]
+    return not given[0].is_floating_point and any(d.is_floating_point for d in given[1:])
+
+
 def _elementwise_layout(call: Call) -> Layout:
     """By TensorIterator's rules. The dtype is left to the row (it is checked against meta kernels in the tests)."""
     operands = [x.layout for x in call.args if isinstance(x, TensorSpec)]
@@ -183,10 +192,13 @@ def _elementwise_layout(call: Call) -> Layout:
             shapes = " ".join(str(list(x.sizes)) for x in operands[1:])
             raise RuntimeError(f"output with shape {list(first.sizes)} doesn't match the broadcast shape {shapes}")
         operands = [first]
+    if call.name in _CONVERTED_FIRST and _gets_fractions(call):
+        operands = [closed_up(operands[0])]
     if call.name in ELEMENTWISE_CONTIGUOUS:
         sizes = broadcast([x.sizes for x in operands])
         return Layout(sizes, contiguous_strides(sizes))
-    return result_layout(operands, any(isinstance(x, ScalarSpec) for x in call.args))
+    numbers = any(isinstance(x, ScalarSpec) for x in call.args) and call.name not in _CONVERTED_FIRST
+    return result_layout(operands, numbers)
 
 
 def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
