@@ -48,12 +48,15 @@ class Results:
         return sorted({u.op for u in self.verdicts})
 
     def updated(self, found: Results, ops: str) -> Results:
-        """With what `found` says about the entries that `ops` matches."""
+        """With what `found` says about the entries that `ops` matches, in the modes it measured."""
 
         def again(name: str) -> bool:
             return re.fullmatch(ops, name) is not None
 
-        kept = {u: v for u, v in self.verdicts.items() if not again(u.op)}
+        modes = {u.mode for u in found.verdicts if again(u.op)}
+        kept = {u: v for u, v in self.verdicts.items() if not (again(u.op) and u.mode in modes)}
+        if "forward" not in modes:
+            return replace(self, verdicts=kept | {u: v for u, v in found.verdicts.items() if again(u.op)})
         fallbacks = {op: {n for n in names if not again(n)} for op, names in self.fallbacks.items()}
         for op, names in found.fallbacks.items():
             fallbacks.setdefault(op, set()).update(n for n in names if again(n))

@@ -42,6 +42,10 @@ FRESH: dict[str, Callable[[str], torch.Tensor]] = {
     ),
     "xlogy of columns": lambda d: torch.xlogy(COLUMNS.to(d), torch.ones(5, device=d)),
     "flip of an extent of 1": lambda d: torch.ones(1, 3, device=d).t().flip(0),
+    "difference the other way round": lambda d: torch.rsub(
+        torch.ones(5, 10, 5, device=d).permute(2, 1, 0), torch.ones(5, 1, 5, device=d).transpose(0, 2)
+    ),
+    "angle of complex columns": lambda d: torch.angle(torch.complex(COLUMNS, COLUMNS).to(d)),
     "sum to no elements": lambda d: torch.ones(3, 0, 2, device=d).sum(0, keepdim=True),
     "variance to no elements": lambda d: torch.ones(2, 3, 0, device=d).var((0, 1), keepdim=True),
     "clamp of integers between fractions": lambda d: torch.clamp(
@@ -81,6 +85,9 @@ RESIZED: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "broadcasting": lambda x, out: torch.copysign(x, torch.ones(5, device=x.device), out=out),
     "reduction": lambda x, out: torch.sum(x, 0, out=out),
     "product": lambda x, out: torch.mm(x, x.t(), out=out),
+    "size of complex numbers": lambda x, out: torch.abs(torch.complex(x, x), out=out),
+    "angle of complex numbers": lambda x, out: torch.angle(torch.complex(x, x), out=out),
+    "old cholesky": lambda x, out: torch.cholesky(x.t() @ x + torch.eye(5, device=x.device), out=out),
     "cholesky": lambda x, out: torch.linalg.cholesky(x.t() @ x + torch.eye(5, device=x.device), out=out),
 }
 
@@ -94,6 +101,32 @@ def test_a_resized_out_argument_is_laid_out_as_on_the_cpu(name: str) -> None:
             RESIZED[name](COLUMNS.to(out.device), out)
     assert outs[1].stride() == outs[0].stride()
     torch.testing.assert_close(outs[1].cpu(), outs[0], rtol=1e-4, atol=1e-5)
+
+
+EMPTY = torch.empty
+SEVERAL: dict[str, Callable[[str, list[torch.Tensor]], object]] = {
+    "geqrf": lambda d, out: torch.geqrf(torch.rand(4, 3, device=d), out=out),
+    "histogram": lambda d, out: torch.histogram(torch.rand(10, device=d), 5, out=out),
+    "least squares": lambda d, out: torch.linalg.lstsq(
+        torch.eye(3, device=d),
+        torch.rand(3, 2, device=d),
+        out=(*out, EMPTY(0, dtype=torch.int64, device=d), EMPTY(0, device=d)),
+    ),
+    "batch norm": lambda d, out: torch.native_batch_norm(
+        torch.rand(2, 3, 4, device=d), None, None, None, None, True, 0.1, 1e-5, out=(*out, EMPTY(0, device=d))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_out_arguments_are_resized(name: str) -> None:
+    outs = {d: [torch.empty(0, device=d), torch.empty(0, device=d)] for d in ("cpu", "neuron")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for d, out in outs.items():
+            SEVERAL[name](d, out)
+    for got, want in zip(outs["neuron"], outs["cpu"], strict=True):
+        assert (got.shape, got.stride()) == (want.shape, want.stride())
 
 
 def test_an_out_argument_sized_by_data_stays_on_the_device() -> None:

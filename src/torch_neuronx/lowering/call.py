@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch_neuronx.lowering.decompose import bind_arguments, emit_overload
 from torch_neuronx.lowering.dtypes import storage_dtype
 from torch_neuronx.lowering.errors import SIZE_FROM_DATA, ResizeNeeded, Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
+from torch_neuronx.lowering.iteration import closed_up
 from torch_neuronx.lowering.module import Argument, Built, Program, build_module
 from torch_neuronx.lowering.refusals.written import refuse_written
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, Slot, TensorSpec
@@ -148,9 +149,9 @@ def lower_call(call: Call, metas: Sequence[Meta | Later | None]) -> Lowered:
         for part in _parts(call, form):
             fresh, written = _split(form, _emit(part, form, storages))
             values = _lay_out_fresh(fresh, list(metas), results, returns)
+            if form.derived:
+                _check_written(form, part, written, metas)
             for position, value in written:
-                if form.derived:
-                    _check_written(form, position, part.args[position], value)
                 _write_argument(part.args[position], value, storages)
         if form.written and not form.returns_fresh:
             returns.extend(("argument", p) for p in form.written)
@@ -292,23 +293,42 @@ def _undescribed(value: Value, meta: Meta | Later | None) -> Meta:
     return Meta((meta.dtype if meta else None) or value.dtype, layout)
 
 
-def _check_written(form: Form, position: int, spec: Any, value: Any) -> None:
-    """Raises for what torch refuses to write."""
+def _check_written(
+    form: Form, call: Call, written: Sequence[tuple[int, Any]], metas: Sequence[Meta | Later | None]
+) -> None:
+    """Raises for what torch refuses to write, and for all out= arguments that have to grow first."""
+    grown: dict[int, Layout] = {}
+    for i, (position, value) in enumerate(written):
+        rule = metas[i] if i < len(metas) else None
+        for spec, part in _written_parts(call.args[position], value):
+            _check_dtype(form, spec, part)
+            if part.shape == spec.layout.sizes:
+                continue
+            if overload(form.name)._schema.arguments[position].is_out:
+                layout = Layout(part.shape, contiguous_strides(part.shape))
+                ruled = rule.rule(layout) if isinstance(rule, Later) else layout
+                grown[position] = ruled if ruled.dense else closed_up(ruled)
+            elif hlo.broadcast_shapes(part.shape, spec.layout.sizes) != spec.layout.sizes:
+                raise Unsupported(
+                    f"a result of shape {part.shape} written in place to {spec.layout.sizes}, which torch refuses"
+                )
+    if grown:
+        raise ResizeNeeded(grown)
+
+
+def _written_parts(spec: Any, value: Any) -> Iterator[tuple[TensorSpec, Value]]:
     if isinstance(spec, tuple):
         for s, v in zip(spec, value, strict=True):
-            _check_written(form, position, s, v)
-        return
-    if spec is None or value is None:
-        return
+            yield from _written_parts(s, v)
+    elif spec is not None and value is not None:
+        yield spec, value
+
+
+def _check_dtype(form: Form, spec: TensorSpec, value: Value | Sized) -> None:
     result = value.value if isinstance(value, Sized) else value
-    sizes = spec.layout.sizes
     refuse_written(form.functional, result.dtype, spec.dtype)
     if isinstance(value, Sized):
         raise Unsupported(SIZE_FROM_DATA)
-    if value.shape != sizes and overload(form.name)._schema.arguments[position].is_out:
-        raise ResizeNeeded({position: Layout(value.shape, contiguous_strides(value.shape))})
-    if value.shape != sizes and hlo.broadcast_shapes(value.shape, sizes) != sizes:
-        raise Unsupported(f"a result of shape {value.shape} written in place to {sizes}, which torch refuses")
 
 
 def _write_argument(spec: Any, value: Any, storages: Storages) -> None:

@@ -16,6 +16,7 @@ from torch_neuronx.lowering.table import overload
 from torch_neuronx.lowering.views import Layout, contiguous_strides
 
 # (the functional overload's arguments on the meta device, the layout of one result) -> what the CPU gives
+_ONEDNN: Final = (torch.float32, torch.bfloat16, torch.float16)
 Rule = Callable[[Sequence[Any], Layout], Layout]
 
 
@@ -71,6 +72,11 @@ def _like_second(arguments: Sequence[Any], layout: Layout) -> Layout:
     return _like_input(arguments[1:], layout)
 
 
+def _angle(arguments: Sequence[Any], layout: Layout) -> Layout:
+    """Of complex numbers the real part of a complex result, copied."""
+    return (_row_major if arguments[0].is_complex() else _elementwise)(arguments, layout)
+
+
 def _rolled(arguments: Sequence[Any], layout: Layout) -> Layout:
     """As the join of two parts for each dimension: channels_last when both are."""
     x, shifts, dims = (*arguments, [])[:3]
@@ -86,18 +92,36 @@ def _rolled(arguments: Sequence[Any], layout: Layout) -> Layout:
 
 
 def _convolution(arguments: Sequence[Any], layout: Layout) -> Layout:
-    """channels_last if the input or the weight is, but float64 in three dimensions never."""
+    """channels_last if the input or the weight is, as oneDNN has it; other kernels of 3 dimensions are contiguous."""
     if len(layout.sizes) != arguments[0].dim():  # the bias's gradient, where there is none of the input
         return layout
+    if len(layout.sizes) == 5 and not _is_onednn(arguments):
+        return _row_major(arguments, layout)
+    return _channels(arguments, layout)
+
+
+def _channels(arguments: Sequence[Any], layout: Layout) -> Layout:
     formats = [suggest_memory_format(x) for x in arguments[:2]]
-    if len(layout.sizes) == 5 and arguments[0].dtype is torch.float64:
-        return Layout(layout.sizes, contiguous_strides(layout.sizes))
     chosen = next((f for f in formats if f is not torch.contiguous_format), torch.contiguous_format)
     return _in_format(chosen, layout.sizes)
 
 
+def _is_onednn(arguments: Sequence[Any]) -> bool:
+    """Whether CPU torch gives a convolution of three dimensions to oneDNN."""
+    x = arguments[0]
+    if len(arguments) < 9 or not arguments[6]:
+        return x.dtype is not torch.float64
+    stride, extra, groups = arguments[3], arguments[7], arguments[8]
+    small = all(e < s for e, s in zip(extra, stride, strict=True))
+    return x.dtype in _ONEDNN and small and (x.shape[0] > 1 or groups > 1)
+
+
 def _convolution_backward(arguments: Sequence[Any], layout: Layout) -> Layout:
-    return _convolution(arguments[1:], layout)
+    _, x, *_ = arguments
+    if len(layout.sizes) != x.dim():
+        return layout
+    wide = len(layout.sizes) == 5 and x.dtype is torch.float64
+    return (_row_major if wide else _channels)(arguments[1:], layout)
 
 
 def _columns(arguments: Sequence[Any], layout: Layout) -> Layout:
@@ -148,6 +172,7 @@ _ROW_MAJOR: Final = (
     "aten::index_add",
     "aten::index_copy",
     "aten::isin.Tensor_Tensor",
+    "aten::max_unpool3d",
     "aten::tril",
     "aten::triu",
 )
@@ -165,7 +190,6 @@ _LIKE_INPUT: Final = (
     "aten::replication_pad2d",
     "aten::replication_pad3d",
     "aten::max_unpool2d",
-    "aten::max_unpool3d",
     "aten::pixel_shuffle",
     "aten::pixel_unshuffle",
     "aten::channel_shuffle",
@@ -192,7 +216,12 @@ _HINTED: Final = {
 ELEMENTWISE_CONTIGUOUS: Final = frozenset(("aten::masked_fill.Scalar", "aten::masked_fill.Tensor"))
 
 # An out= argument of these that is resized becomes contiguous, whatever the fresh result is.
-RESIZED_CONTIGUOUS: Final = frozenset(("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c", "aten::slice_scatter"))
+RESIZED_CONTIGUOUS: Final = frozenset(
+    (
+        *("aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c", "aten::slice_scatter"),
+        *("aten::cholesky", "aten::cholesky_solve", "aten::native_batch_norm"),
+    )
+)
 
 # overload -> a rule for each result, from the first
 _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
@@ -204,6 +233,7 @@ _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
         ("aten::convolution_backward", "aten::convolution_backward_overrideable"),
         (_convolution_backward, _convolution_backward),
     ),
+    "aten::angle": (_angle,),
     "aten::roll": (_rolled,),
     **{
         name: tuple(partial(_hinted, name, i) if i in which else None for i in range(max(which) + 1))

@@ -134,9 +134,16 @@ def infer(call: Call) -> Inferred:
     form = resolve(call.name)
     if not form.derived:
         return _infer_functional(call, form)
-    functional = replace(call, name=form.functional, args=tuple(call.args[i] for i in form.arguments))
-    inferred = _infer_functional(functional, resolve(form.functional))
+    inferred = _infer_functional(_functional(call), resolve(form.functional))
     return Inferred((), _resized(call, form, inferred.metas))
+
+
+def _functional(call: Call) -> Call:
+    """The call without what it writes, when its form is derived."""
+    form = resolve(call.name)
+    if not form.derived:
+        return call
+    return replace(call, name=form.functional, args=tuple(call.args[i] for i in form.arguments))
 
 
 def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, Layout]:
@@ -153,9 +160,15 @@ def _resized(call: Call, form: Form, metas: Sequence[Meta | None]) -> dict[int, 
                 f"{list(meta.layout.sizes)}"
             )
         sizes = meta.layout.sizes
-        contiguous = form.functional in RESIZED_CONTIGUOUS or not meta.layout.dense
+        contiguous = form.functional in RESIZED_CONTIGUOUS or not meta.layout.dense or _in_two_steps(call, target)
         resized[position] = Layout(sizes, contiguous_strides(sizes)) if contiguous else meta.layout
     return resized
+
+
+def _in_two_steps(call: Call, target: TensorSpec) -> bool:
+    """Whether torch computes complex numbers and copies their real parts."""
+    first = call.args[0]
+    return call.name == "aten::abs.out" and first.dtype.is_complex and not target.dtype.is_complex
 
 
 def _leaves(x: Any) -> tuple[Any, ...]:
@@ -186,6 +199,8 @@ def _gets_fractions(call: Call) -> bool:
 def _elementwise_layout(call: Call) -> Layout:
     """By TensorIterator's rules. The dtype is left to the row (it is checked against meta kernels in the tests)."""
     operands = [x.layout for x in call.args if isinstance(x, TensorSpec)]
+    if call.name == "aten::rsub.Tensor":
+        operands.reverse()  # other - self
     if not rows[call.name].reads_self:  # fill, copy: the result is like self, whatever comes in
         first = call.args[0].layout
         if broadcast([x.sizes for x in operands]) != first.sizes:
@@ -239,6 +254,7 @@ def _ask_meta_kernel(call: Call, form: Form) -> Inferred:
 
 def without_meta(call: Call) -> list[Later]:
     """What there is to say of a call's results without a meta kernel."""
+    call = _functional(call)
     stand_ins = [_stand_in(x, "meta") for x in call.args]
     return [Later(partial(corrected, call.name, i, stand_ins)) for i in range(rules_of(call.name))]
 

@@ -51,7 +51,7 @@ def imag(self: Value) -> Value:
     return hlo.imag(self)
 
 
-@lower("aten::angle", pointwise=True)
+@lower("aten::angle")
 def angle(self: Value) -> Value:
     if self.dtype.is_complex:
         return hlo.atan2(hlo.imag(self), hlo.real(self))
