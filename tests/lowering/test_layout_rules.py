@@ -54,6 +54,7 @@ FRESH: dict[str, Callable[[str], torch.Tensor]] = {
     "flip of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].flip(0),
     "sort of no elements with holes": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].sort(0)[0],
     "roll of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].roll(1, 0),
+    "roll of no elements along no dimension": lambda d: torch.ones(0, 1, device=d).roll(-1, -5),
     "flat roll of no elements": lambda d: torch.ones(2, 1, 3, device=d)[..., 3::3].roll(1),
     "sort of no elements": lambda d: torch.ones(0, device=d).unsqueeze(0).sort(dim=0, stable=True)[1],
     "diag_embed of columns": lambda d: torch.ones(4, 6, device=d).unfold(0, 1, 1).diag_embed(),

@@ -17,6 +17,8 @@ def flip(self: Value, dims: Sequence[int]) -> Value:
 
 @lower("aten::roll")
 def roll(self: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    if not self.numel:
+        return self
     if not dims:
         return hlo.reshape(_roll(hlo.flatten(self), shifts[0], 0), self.shape)
     x = self
