@@ -72,8 +72,8 @@ def _properties(t: torch.Tensor) -> dict[str, object]:
     return {
         "dtype": t.dtype,
         "shape": tuple(t.shape),
-        "strides": t.stride(),
-        "offset": t.storage_offset(),
+        "strides": tuple(s if n != 1 else 0 for n, s in zip(t.shape, t.stride(), strict=True)),  # of 1: no matter
+        "offset": t.storage_offset() if t.numel() else 0,
         "contiguous": t.is_contiguous(),
         "conjugate": t.is_conj(),
         "negated": t.is_neg(),

@@ -26,6 +26,14 @@ REFUSED: dict[str, Callable[[str], object]] = {
     ),
     "softmax over no dimension": lambda d: ONES(2, 3, device=d).softmax(3),
     "log_softmax over no dimension": lambda d: ONES(2, 3, device=d).log_softmax(-3),
+    **{
+        f"{name} of a dtype that out= has not": lambda d, name=name: getattr(torch, name)(
+            ONES(2, 3, device=d), dim=0, dtype=torch.float64, out=ONES(*((2, 3) if "cum" in name else (3,)), device=d)
+        )
+        for name in ("sum", "prod", "mean", "nansum", "cumsum", "cumprod")
+    },
+    "softmax into another dtype": lambda d: torch.softmax(ONES(2, 3, device=d), 0, out=ONES(2, 3, device=d).double()),
+    "norm into another dtype": lambda d: torch.norm(ONES(2, 3, device=d), dim=0, out=ONES(3, device=d).double()),
     "clamp of complex numbers, whatever the shapes": lambda d: torch.clamp(
         ONES(4, dtype=torch.complex64, device=d), ONES(0, device=d), ONES(3, device=d)
     ),

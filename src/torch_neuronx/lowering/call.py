@@ -301,7 +301,7 @@ def _check_written(
     for i, (position, value) in enumerate(written):
         rule = metas[i] if i < len(metas) else None
         for spec, part in _written_parts(call.args[position], value):
-            _check_dtype(form, spec, part)
+            _check_dtype(form, call, spec, part)
             if part.shape == spec.layout.sizes:
                 continue
             if overload(form.name)._schema.arguments[position].is_out:
@@ -324,9 +324,11 @@ def _written_parts(spec: Any, value: Any) -> Iterator[tuple[TensorSpec, Value]]:
         yield spec, value
 
 
-def _check_dtype(form: Form, spec: TensorSpec, value: Value | Sized) -> None:
+def _check_dtype(form: Form, call: Call, spec: TensorSpec, value: Value | Sized) -> None:
     result = value.value if isinstance(value, Sized) else value
-    refuse_written(form.functional, result.dtype, spec.dtype)
+    arguments = overload(form.name)._schema.arguments
+    asked = next((x for x, a in zip(call.args, arguments, strict=True) if a.name == "dtype"), None)
+    refuse_written(form.functional, result.dtype, spec.dtype, asked)
     if isinstance(value, Sized):
         raise Unsupported(SIZE_FROM_DATA)
 
