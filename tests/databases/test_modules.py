@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -37,12 +37,12 @@ def test_module(info: ModuleInfo, dtype: torch.dtype, training: bool, one_thread
     inputs = info.module_inputs_func(
         info, device="cpu", dtype=dtype, requires_grad=dtype.is_floating_point, training=training
     )
-    for given in inputs:
-        if given.forward_input is not None:
-            _same(info, given, dtype, training)
+    outcomes = [x for given in inputs if given.forward_input is not None for x in _both(info, given, dtype, training)]
+    for what in sorted({x.what.rpartition(" ")[2] for x in outcomes}):
+        both.equal_or_no_further([x for x in outcomes if x.what.endswith(what)])
 
 
-def _same(info: ModuleInfo, given: Any, dtype: torch.dtype, training: bool) -> None:
+def _both(info: ModuleInfo, given: Any, dtype: torch.dtype, training: bool) -> list[both.Outcome]:
     made = given.constructor_input
     module = info.module_cls(*made.args, **made.kwargs).to(dtype).train(training)
     call = (given.forward_input.args, given.forward_input.kwargs)
@@ -53,17 +53,17 @@ def _same(info: ModuleInfo, given: Any, dtype: torch.dtype, training: bool) -> N
         twin = copy.deepcopy(module).to("neuron")
         args, kwargs = both.on(call, "neuron")
         both.same_refusal(refused, lambda: twin(*args, **kwargs))
-        return
+        return []
     compare = both.repeats(lambda: copy.deepcopy(module)(*args, **kwargs))
     twin = copy.deepcopy(module).to("neuron")
     want, got = _run(module, call, "cpu"), _run(twin, call, "neuron")
-    for what in want:
-        if compare:
-            wide = partial(_run, copy.deepcopy(module).double(), tree_map(_doubled, call), "cpu")
-            both.equal_or_no_further(got[what], want[what], lambda w=what, r=wide: r()[w], f"{given.desc} {what}")
-        else:
+    if not compare:
+        for what in want:
             shapes = [[(t.dtype, t.shape) for t in both.tensors(x[what])] for x in (got, want)]
             assert shapes[0] == shapes[1], f"{given.desc} {what}"
+        return []
+    wide = cache(partial(_run, copy.deepcopy(module).double(), tree_map(_doubled, call), "cpu"))
+    return [both.Outcome(f"{given.desc} {w}", got[w], want[w], lambda w=w: wide()[w]) for w in want]
 
 
 def _doubled(leaf: Any) -> Any:
