@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import torch_neuronx
-from torch_neuronx.compiler import progress, residents
+from torch_neuronx.compiler import cache_artifacts, progress, residents
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
@@ -186,8 +186,15 @@ def obtain(source: Source, device: int) -> Obtained:
     if not runtime().capabilities.serialises:
         return _compile(source, device)[0]
     key = key_of(source, device)
-    container = disk_cache().load_or_compile(key, make)
+    container = _cached(key, make)
     return made[0] if made else _load(container, key, source, device)
+
+
+def _cached(key: str, make: Callable[[], Container]) -> Container:
+    container = disk_cache().load_or_compile(key, make)
+    if disk_cache().status().enabled:
+        cache_artifacts.record(key)
+    return container
 
 
 def _load(container: Container, key: str, source: Source, device: int) -> Obtained:
