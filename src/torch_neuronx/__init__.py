@@ -15,10 +15,13 @@ _autoload.register()
 
 # Public names that live deeper and are imported when first asked for: `import torch` stays quick.
 _LAZY = {
+    "BundleError": "torch_neuronx.aot.errors",
+    "aot_compile": "torch_neuronx.aot.compile",
     "clear_op_tracking": "torch_neuronx.debug.tracking",
     "get_dynamo_metrics": "torch_neuronx.dynamo.metrics",
     "get_executed_ops": "torch_neuronx.debug.tracking",
     "get_fallback_ops": "torch_neuronx.debug.tracking",
+    "load": "torch_neuronx.aot.loaded",
     "no_fallback": "torch_neuronx.debug.tracking",
     "debug": "torch_neuronx",
     "dynamo": "torch_neuronx",

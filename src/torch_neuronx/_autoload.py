@@ -66,7 +66,9 @@ def _name_device(*, core_loaded: bool) -> None:
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     if core_loaded:
         from torch_neuronx import compat
+        from torch_neuronx.compiler import cache_artifacts
         from torch_neuronx.device import shutdown
 
         shutdown.at_exit()
+        cache_artifacts.register()
         compat.apply()

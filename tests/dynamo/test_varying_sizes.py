@@ -91,6 +91,17 @@ def test_equals_eager_at_every_size(name: str) -> None:
     assert len(padded) == len(metrics.get_dynamo_metrics())
 
 
+def test_batch_norm_in_eval_mode() -> None:
+    """Two of its results are empty where tracing takes them for full."""
+    here = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval()
+    there = torch.compile(copy.deepcopy(here).to(D), backend="neuron", dynamic=True)
+    with torch.no_grad():
+        for n in (3, 12):
+            x = R(n, 4)
+            torch.testing.assert_close(there(x.to(D)).cpu(), here(x))
+    assert [m["exact_because"] for m in metrics.get_dynamo_metrics()] == [None]
+
+
 def test_sizes_of_one_bucket_share_an_executable() -> None:
     call = torch.compile(lambda x: x.softmax(0), backend="neuron", dynamic=True)
     for n in (9, 10, 13, 16):

@@ -132,6 +132,11 @@ class DiskCache:
             self._count_miss()
         return found
 
+    def contents(self, key: str) -> bytes | None:
+        """The file of `key` as it is, checked but not counted as a use by a program; None if there is none."""
+        found = self._find(key)
+        return None if found is None else encode(found)
+
     def store(self, container: Container) -> None:
         """Keeps `container` for later processes if that is possible, with one warning if it is not."""
         if self._directory is None or self._read_only:
@@ -228,7 +233,7 @@ class DiskCache:
         return container
 
     def _path(self, key: str) -> Path:
-        if _KEY.fullmatch(key) is None:
+        if not is_key(key):
             raise ValueError(f"{key!r} cannot be a cache key: it must be 8 to 128 lower-case hexadecimal digits")
         return (self._directory or Path()) / key[:2] / f"{key}{eviction.SUFFIX}"
 
@@ -245,6 +250,11 @@ class DiskCache:
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def is_key(key: str) -> bool:
+    """Whether this can be the name of a cached executable, and so of a file."""
+    return _KEY.fullmatch(key) is not None
 
 
 def _too_large(op: str, size: int, limit: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import torch_neuronx
-from torch_neuronx.compiler import progress, residents
+from torch_neuronx.compiler import cache_artifacts, progress, residents
 from torch_neuronx.compiler.container import FORMAT_VERSION, Container
 from torch_neuronx.compiler.costs import Stopwatch
 from torch_neuronx.compiler.disk_cache import DiskCache
@@ -24,7 +24,7 @@ from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result, TensorSpec
 from torch_neuronx.lowering.views import Layout
-from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType
+from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType, Runtime
 from torch_neuronx.runtime.targets import runtime
 from torch_neuronx.scalar_types import dtype_of, number_of
 
@@ -179,38 +179,49 @@ def obtain(source: Source, device: int) -> Obtained:
     residents.one_more()
 
     def make() -> Container:
-        obtained, program = _compile(source, device)
+        obtained, program = _compile(source, device, runtime())
         made.append(obtained)
-        return _container(key, source, obtained, program)
+        return _container(key, source, obtained, program, runtime())
 
     if not runtime().capabilities.serialises:
-        return _compile(source, device)[0]
+        return _compile(source, device, runtime())[0]
     key = key_of(source, device)
-    container = disk_cache().load_or_compile(key, make)
+    container = _cached(key, make)
     return made[0] if made else _load(container, key, source, device)
 
 
+def _cached(key: str, make: Callable[[], Container]) -> Container:
+    container = disk_cache().load_or_compile(key, make)
+    if disk_cache().status().enabled:
+        cache_artifacts.record(key)
+    return container
+
+
 def _load(container: Container, key: str, source: Source, device: int) -> Obtained:
-    interface = Interface.from_json(container.header.interface)
     try:
-        executable = runtime().load(container.executable, device, [r.type for r in interface.results])
+        return loaded(container.executable, Interface.from_json(container.header.interface), device)
     except Exception as error:  # noqa: BLE001 - whatever the engine says, the file is replaced
         disk_cache().discard(key, f"the engine refused it: {error}")
-        return _compile(source, device)[0]
+        return _compile(source, device, runtime())[0]
+
+
+def loaded(executable: bytes, interface: Interface, device: int) -> Obtained:
+    """A serialised executable in memory; raises what the engine says of it. Only for bytes that passed a checksum."""
+    made = runtime().load(executable, device, [r.type for r in interface.results])
     _count("loaded")
-    return Obtained(executable, interface)
+    return Obtained(made, interface)
 
 
-def _container(key: str, source: Source, obtained: Obtained, program: bytes) -> Container:
+def _container(key: str, source: Source, obtained: Obtained, program: bytes, engine: Runtime) -> Container:
     return Container.build(
         program,
-        runtime().serialise(obtained.executable),
+        engine.serialise(obtained.executable),
         key=key,
-        fingerprint=runtime().fingerprint,
+        fingerprint=engine.fingerprint,
         op=source.name,
         created_by=torch_neuronx.__version__,
         signature=source.signature,
-        options=dict(runtime().options),
+        options=dict(engine.options),
         interface=obtained.interface.to_json(),
     )
 
@@ -226,27 +237,62 @@ def _lower(call: Call) -> Lowered:
         raise LoweringFailed(f"lowering failed: {type(error).__name__}: {error}") from error
 
 
-def _compile(source: Source, device: int) -> tuple[Obtained, bytes]:
+def program_source(name: str, lowered: Lowered) -> Source:
+    """The source of a program that is there already: known by its bytes and by how it is called."""
+    content = hashlib.sha256(lowered.built.bytecode).hexdigest()
+    face = f"{lowered.results!r} {lowered.returns!r} {lowered.built.checks!r} {lowered.built.rng_blocks}"
+    return Source(name, f"program {content} {face}", "", lambda: lowered)
+
+
+def container_of(source: Source, compiler: Runtime | None) -> Container:
+    """The program of `source` and its executable for logical device 0 of `compiler`'s target.
+
+    None: no compiler, so no executable; its bytes and its fingerprint are then empty.
+    """
+    key = key_of(source, 0)
+    if compiler is None:
+        lowered = source.lower()
+        interface = _interface(lowered, tuple(_info(r) for r in lowered.results))
+        return Container.build(
+            lowered.built.bytecode,
+            b"",
+            key=key,
+            fingerprint="",
+            op=source.name,
+            created_by=torch_neuronx.__version__,
+            interface=interface.to_json(),
+        )
+    if compiler is runtime() and compiler.capabilities.serialises:
+        return disk_cache().load_or_compile(
+            key, lambda: _container(key, source, *_compile(source, 0, compiler), compiler)
+        )
+    return _container(key, source, *_compile(source, 0, compiler), compiler)
+
+
+def _interface(lowered: Lowered, results: tuple[ResultInfo, ...]) -> Interface:
+    return Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
+
+
+def _compile(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:
     with progress.shown(source.name):
-        return _compile_silently(source, device)
+        return _compile_silently(source, device, engine)
 
 
-def _compile_silently(source: Source, device: int) -> tuple[Obtained, bytes]:
+def _compile_silently(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:
     watch = Stopwatch()
     lowered = source.lower()
-    if LAPACK_PREFIX in lowered.built.bytecode and not runtime().capabilities.lapack:
+    if LAPACK_PREFIX in lowered.built.bytecode and not engine.capabilities.lapack:
         raise Unsupported("it calls LAPACK, whose kernels only the host target has")
     results = tuple(_info(r) for r in lowered.results)
     watch.emitted()
     try:
-        executable = runtime().compile(lowered.built.bytecode, device, [r.type for r in results])
+        executable = engine.compile(lowered.built.bytecode, device, [r.type for r in results])
     except Exception as error:
         _count("failed")
         raise LoweringFailed(f"compilation failed: {type(error).__name__}: {error}") from error
     _count("compiled")
     watch.compiled(source.name, source.signature)
-    interface = Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
-    return Obtained(executable, interface), lowered.built.bytecode
+    return Obtained(executable, _interface(lowered, results)), lowered.built.bytecode
 
 
 def _signature(call: Call) -> str:

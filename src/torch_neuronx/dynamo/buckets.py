@@ -19,7 +19,7 @@ from torch_neuronx.lowering.spec import Call
 from torch_neuronx.lowering.views import Layout
 
 # For tests: what lies behind an input's elements is NaN, or 123 where there is none, instead of zeros.
-_POISON = "TORCH_NEURONX_POISON_PADDING"
+POISON = "TORCH_NEURONX_POISON_PADDING"
 
 
 def ladder(n: int, buckets: tuple[int, ...]) -> int:
@@ -91,7 +91,7 @@ class Varying:
         """The arguments of the padded program: inputs in storages of their largest size, then sizes and strides."""
         sizes = self.sizes(args)
         bounds = {self.symbols[name]: b for name, b in self.bounds(sizes).items()}
-        poison = os.environ.get(_POISON, "0") not in ("", "0")
+        poison = os.environ.get(POISON, "0") not in ("", "0")
         out, strides, forms = list(args), [], 0
         for k, i in enumerate(self.entering):
             traced = self.placeholders[i].meta["val"]
@@ -175,10 +175,10 @@ class Varying:
         traced = node.meta["val"]
         shape, strides = (tuple(_at(n, sizes) for n in x) for x in (traced.shape, traced.stride()))
         layout = Layout(shape, strides)
-        return layout if layout.dense else _without_holes(layout)
+        return layout if layout.dense else without_holes(layout)
 
 
-def _without_holes(layout: Layout) -> Layout:
+def without_holes(layout: Layout) -> Layout:
     """Dense in the same order: most of these are saved for backward, where only the elements matter."""
     strides, step = [0] * len(layout.sizes), 1
     for d in reversed(layout.order):

@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_neuronx.lowering.decompose import bind_arguments
+from torch_neuronx.lowering.meta import is_mistaken
 from torch_neuronx.lowering.padded import layout
 from torch_neuronx.lowering.padded.sizes import NeedsExact, dim_of, size_of, value_of
 from torch_neuronx.lowering.table import overload_name, rows
@@ -48,10 +49,15 @@ class Node:
         """The row's results with the dimensions their sizes ask for."""
         listed = list(results) if isinstance(results, (list, tuple)) else [results]
         sources = self.values()
-        out = [
-            layout.with_dims(x, layout.dims_for(s, sources)) if isinstance(s, list) and isinstance(x, Value) else s
-            for x, s in zip(listed, self.sizes, strict=True)
-        ]
+
+        def one(position: int, x: Any, s: Any) -> Any:
+            if not isinstance(x, Value) or not isinstance(s, list):
+                return s
+            if is_mistaken(self.name, position) and not layout.is_padded(x):
+                return x  # of other sizes than it was traced with
+            return layout.with_dims(x, layout.dims_for(s, sources))
+
+        out = [one(i, x, s) for i, (x, s) in enumerate(zip(listed, self.sizes, strict=True))]
         return type(results)(out) if isinstance(results, (list, tuple)) else out[0]
 
 
