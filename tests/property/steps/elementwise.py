@@ -37,8 +37,8 @@ _TENSORS_ONLY: Final = frozenset(("maximum", "minimum", "fmax", "fmin", "heavisi
 
 def precision_of(s: Scene, op: str, *operands: str) -> str:
     """Complex arithmetic has several algorithms."""
-    if op == "clamp by tensors":
-        return "equal"  # of two zeros the CPU's vectorized loop takes the bound, its scalar loop the element
+    if op in ("clamp by tensors", "fmax", "fmin", "maximum", "minimum"):
+        return "equal"  # of two zeros the CPU's vectorized loop takes the second, its scalar loop the first
     if op.endswith("alpha") and any(s[o].dtype.itemsize == 2 for o in operands if s.has(o)):
         return "near"  # the CPU's scalar loop rounds alpha's product, its vectorized loop does not
     near = op in NEAR or op in FUNCTIONAL or op in BINARY_NEAR
