@@ -20,6 +20,7 @@ from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Later, Lowered, Meta, lower_call
 from torch_neuronx.lowering.cpu_rules import check_dtypes
 from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
+from torch_neuronx.lowering.expressions import from_size
 from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result, TensorSpec
@@ -50,11 +51,14 @@ class ResultInfo:
 
 @dataclass(frozen=True)
 class Interface:
-    """What the core must know to call an executable: saved beside it, so a hit needs no lowering."""
+    """What the core must know to call an executable: saved beside it, so a hit needs no lowering.
+
+    rng_blocks   how many blocks of random words a call draws; of a padded program, a formula over its sizes
+    """
 
     results: tuple[ResultInfo, ...]
     returns: tuple[Any, ...]
-    rng_blocks: int
+    rng_blocks: Any
     checks: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -270,7 +274,7 @@ def container_of(source: Source, compiler: Runtime | None) -> Container:
 
 
 def _interface(lowered: Lowered, results: tuple[ResultInfo, ...]) -> Interface:
-    return Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
+    return Interface(results, lowered.returns, from_size(lowered.built.rng_blocks), lowered.built.checks)
 
 
 def _compile(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:

@@ -64,31 +64,38 @@ class CompiledGraph:
         listed = output.args[0]
         self._single = not isinstance(listed, (list, tuple))
         returns = 1 if self._single else len(listed)
-        self._handle = _C.make_graph(
-            self.name, len(placeholders), returns, self.written, floats, random or _has_subgraphs(graph), self._resolve
-        )
+        random = random or _has_subgraphs(graph)
+        self._handle = _C.make_graph(self.name, len(placeholders), returns, self.written, floats, random, self._resolve)
         self._varying: Varying | None = None
         self._padded: Any = None
         self._exact: Any = None
         self._tiers = Tiers(settings.exact_after)
         self._buckets: dict[str, executables.Obtained] = {}
-        if settings.buckets is not None and settings.frontend == "table" and is_varying(self.module):
-            self._prepare_padded(len(placeholders), returns, floats)
+        self.metrics.varying = is_varying(self.module)
+        if settings.buckets is not None and settings.frontend == "table" and self.metrics.varying:
+            self._prepare_padded(len(placeholders), returns, floats, random)
         if artifacts.preserved():
             artifacts.save_graph(self.module, self.name)
 
-    def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...]) -> None:
+    def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...], random: bool) -> None:
         varying = Varying(self.module, self.settings.buckets or ())
         self.metrics.exact_because = varying.obstacle()
         if self.metrics.exact_because is None:
             numbers = tuple(range(inputs, inputs + varying.extra - 1))
             count = inputs + varying.extra
             self._varying = varying
+            written = tuple(i for i in self.written if i not in varying.writes)
             self._padded = _C.make_graph(
-                self.name, count, returns, self.written, (*floats, *numbers), False, self._resolve_padded
+                self.name,
+                count,
+                returns + len(varying.writes),
+                written,
+                (*floats, *numbers),
+                random,
+                self._resolve_padded,
             )
             self._exact = _C.make_graph(
-                self.name, inputs, returns, self.written, floats, False, self._resolve_recurring
+                self.name, inputs, returns, self.written, floats, random, self._resolve_recurring
             )
 
     def __call__(self, args: list[Any]) -> Any:
@@ -118,7 +125,12 @@ class CompiledGraph:
                 if self._tiers.wants_exact(tuple(self._varying.sizes(args).values())):
                     with suppress(NotMade):
                         return _C.run_graph(self._exact, list(args))
-                return _C.run_graph(self._padded, self._varying.arguments(args))
+                views = self._varying.aliases.look(args)
+                out = _C.run_graph(self._padded, self._varying.arguments(args))
+                out = self._varying.written_back(args, out)
+                for k, view in views.items():
+                    out[k] = view
+                return out
             except NeedsExact as reason:
                 self.metrics.exact_because = str(reason)
         return _C.run_graph(self._handle, args)
@@ -174,9 +186,10 @@ class CompiledGraph:
         """The same for a call whose sizes are padded: sizes of one bucket have one executable."""
         varying = self._varying
         assert varying is not None
+        state = rng if rng >= 0 else None
         described = tuple(argument_of(x, "") for x in args)
         request, exact = varying.request(described)
-        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         call = varying.canonical(call)
         identity = f"{self.identity} {request!r} {call!r}"
         known = self._buckets.get(identity)
@@ -215,8 +228,9 @@ class CompiledGraph:
     ) -> tuple[Any, ...]:
         """The same for sizes that recur: their own executable when it is made, else NotMade."""
         assert self._varying is not None
+        state = rng if rng >= 0 else None
         described = tuple(argument_of(x, "") for x in args)
-        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         identity = f"{self.identity} {call!r}"
 
         def make() -> executables.Obtained:
