@@ -161,6 +161,8 @@ CASES: dict[str, Case] = {
         lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(x, (7, 9), mode="bilinear", align_corners=True)),
         lambda n: [R(2, 3, n, n + 3)],
     ),
+    "repetitions": (lambda x: (x.repeat(2, 3), x.repeat(2, 1, 2), x.repeat(x.shape[0], 1)), lambda n: [R(n, n + 1)]),
+    "the place of the smallest": (lambda x: (x.argmin(), x.argmax(), x.argmin(1)), lambda n: [R(n, n + 1)]),
     "losses": (
         lambda x, y: (F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.huber_loss(x, y, reduction="sum")),
         lambda n: [R(n, 4), R(n, 4)],
@@ -304,3 +306,10 @@ def test_an_empty_dimension_beside_a_varying_one() -> None:
             call(R(1, 0, n, device=D)), (torch.empty(1, 0, n), torch.empty(0, n), torch.empty(0)), strict=True
         ):
             assert a.shape == b.shape
+
+
+def test_a_window_on_an_input_begins_where_it_was_asked_to() -> None:
+    call = torch.compile(lambda x, at: x.as_strided((2, 2), (1, 2), at), backend="neuron", dynamic=True)
+    x = torch.arange(16)
+    for at in (7, 3, 5):
+        assert torch.equal(call(x.to(D), at).cpu(), x.as_strided((2, 2), (1, 2), at))

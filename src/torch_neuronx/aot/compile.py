@@ -26,6 +26,7 @@ from torch_neuronx.aot.targets import compiler_of
 from torch_neuronx.compiler import executables
 from torch_neuronx.compiler.container import Container, encode
 from torch_neuronx.compiler.executables import Obtained
+from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying
 from torch_neuronx.dynamo.graph import CompilationError
 from torch_neuronx.lowering import expressions
@@ -205,7 +206,7 @@ class _Draft:
         return self._programs(None)
 
     def _varying(self) -> Varying:
-        varying = Varying(self.graph.module, ())
+        varying = Varying(self.graph.module, (), Aliases(self.graph.module))
         if (obstacle := varying.obstacle()) is not None:
             raise NeedsExact(obstacle)
         if set(varying.entering) & set(self.manifest.written):

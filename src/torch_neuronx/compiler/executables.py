@@ -20,7 +20,7 @@ from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Later, Lowered, Meta, lower_call
 from torch_neuronx.lowering.cpu_rules import check_dtypes
 from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
-from torch_neuronx.lowering.expressions import from_size
+from torch_neuronx.lowering.expressions import Expression
 from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result, TensorSpec
@@ -58,7 +58,7 @@ class Interface:
 
     results: tuple[ResultInfo, ...]
     returns: tuple[Any, ...]
-    rng_blocks: Any
+    rng_blocks: Expression
     checks: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def container_of(source: Source, compiler: Runtime | None) -> Container:
 
 
 def _interface(lowered: Lowered, results: tuple[ResultInfo, ...]) -> Interface:
-    return Interface(results, lowered.returns, from_size(lowered.built.rng_blocks), lowered.built.checks)
+    return Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
 
 
 def _compile(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:

@@ -1,4 +1,4 @@
-"""Outputs of a graph that are views of its inputs or of other outputs, where sizes vary."""
+"""Outputs of a graph that are views of its inputs or of other outputs."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ class Aliases:
 
     of_inputs    output -> (input, window)
     of_outputs   output -> (another output, window)
+    windows      those of the first whose view is an as_strided, which no program returns as a view
     """
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.of_inputs: dict[int, tuple[int, Window]] = {}
         self.of_outputs: dict[int, tuple[int, Window]] = {}
+        self.windows: dict[int, tuple[int, Window]] = {}
         outputs = output_nodes(module.graph)
         known = set(self.bound([n.meta.get("val") for n in self.placeholders]))
         for k, node in enumerate(outputs):
@@ -64,6 +66,8 @@ class Aliases:
                 continue
             if root.op == "placeholder":
                 self.of_inputs[k] = self.placeholders.index(root), window
+                if isinstance(node, fx.Node) and node.target is torch.ops.aten.as_strided.default:
+                    self.windows[k] = self.of_inputs[k]
             elif root in outputs:
                 self.of_outputs[k] = outputs.index(root), window
 
@@ -81,13 +85,13 @@ class Aliases:
                     found[t.node.expr] = real
         return found
 
-    def look(self, args: list[Any]) -> dict[int, torch.Tensor]:
+    def look(self, args: list[Any], wanted: dict[int, tuple[int, Window]]) -> dict[int, torch.Tensor]:
         """The outputs that are views of inputs."""
-        if not self.of_inputs:
+        if not wanted:
             return {}
         symbols = self.bound(args)
         views = {}
-        for k, (position, window) in self.of_inputs.items():
+        for k, (position, window) in wanted.items():
             sizes, strides, offset = window.at(symbols)
             base = args[position].detach()
             views[k] = base.as_strided(sizes, strides, base.storage_offset() + offset)

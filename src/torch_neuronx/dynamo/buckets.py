@@ -44,15 +44,14 @@ class _Source:
 class Varying:
     """The symbols of one graph."""
 
-    def __init__(self, module: fx.GraphModule, buckets: tuple[int, ...]) -> None:
-        self.module, self.buckets = module, buckets
+    def __init__(self, module: fx.GraphModule, buckets: tuple[int, ...], aliases: Aliases) -> None:
+        self.module, self.buckets, self.aliases = module, buckets, aliases
         self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.sources: dict[str, _Source] = {}
         self.symbols: dict[str, Any] = {}
         self.limits: dict[str, int] = {}
         for i, node in enumerate(self.placeholders):
             self._find(i, node.meta.get("val"))
-        self.aliases = Aliases(module)
         self.written = written_positions(module.graph)
         self.entering = tuple(i for i, n in enumerate(self.placeholders) if _is_symbolic(n.meta.get("val")))
 

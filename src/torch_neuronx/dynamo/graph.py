@@ -16,6 +16,7 @@ from torch_neuronx import _C
 from torch_neuronx.compiler import executables
 from torch_neuronx.debug import tracking
 from torch_neuronx.dynamo import artifacts, metrics
+from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying, is_varying
 from torch_neuronx.dynamo.identity import graph_identity
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
@@ -66,6 +67,7 @@ class CompiledGraph:
         returns = 1 if self._single else len(listed)
         random = random or _has_subgraphs(graph)
         self._handle = _C.make_graph(self.name, len(placeholders), returns, self.written, floats, random, self._resolve)
+        self._aliases = Aliases(self.module)
         self._varying: Varying | None = None
         self._padded: Any = None
         self._exact: Any = None
@@ -78,7 +80,7 @@ class CompiledGraph:
             artifacts.save_graph(self.module, self.name)
 
     def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...], random: bool) -> None:
-        varying = Varying(self.module, self.settings.buckets or ())
+        varying = Varying(self.module, self.settings.buckets or (), self._aliases)
         self.metrics.exact_because = varying.obstacle()
         if self.metrics.exact_because is None:
             numbers = tuple(range(inputs, inputs + varying.extra - 1))
@@ -124,16 +126,15 @@ class CompiledGraph:
             try:
                 if self._tiers.wants_exact(tuple(self._varying.sizes(args).values())):
                     with suppress(NotMade):
-                        return _C.run_graph(self._exact, list(args))
-                views = self._varying.aliases.look(args)
+                        views = self._aliases.look(args, self._aliases.windows)
+                        return _with(views, _C.run_graph(self._exact, list(args)))
+                views = self._aliases.look(args, self._aliases.of_inputs)
                 out = _C.run_graph(self._padded, self._varying.arguments(args))
-                out = self._varying.written_back(args, out)
-                for k, view in views.items():
-                    out[k] = view
-                return out
+                return _with(views, self._varying.written_back(args, out))
             except NeedsExact as reason:
                 self.metrics.exact_because = str(reason)
-        return _C.run_graph(self._handle, args)
+        views = self._aliases.look(args, self._aliases.windows)
+        return _with(views, _C.run_graph(self._handle, args))
 
     def _copy_host_inputs(self, args: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Moves CPU tensors to the device; the written ones come back, with where they are written to."""
@@ -266,6 +267,12 @@ class CompiledGraph:
             "To run such graphs op by op, pass options={'fallback_execution': True} to torch.compile or set "
             "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0."
         )
+
+
+def _with(views: dict[int, torch.Tensor], out: list[Any]) -> list[Any]:
+    for k, view in views.items():
+        out[k] = view
+    return out
 
 
 _BUILT_IN = frozenset({"aten", "prims", "prim"})

@@ -15,6 +15,7 @@ from jaxlib.mlir.dialects import chlo, func, stablehlo
 
 from torch_neuronx.lowering.dtypes import tensor_type
 from torch_neuronx.lowering.errors import Unsupported
+from torch_neuronx.lowering.expressions import Expression, from_size
 from torch_neuronx.lowering.value import Size, Value, static_dims
 
 _emission = threading.RLock()  # one MLIR context, so one emission at a time
@@ -110,7 +111,7 @@ class Built:
     bytecode: bytes
     text: Callable[[], str]
     checks: tuple[tuple[str, str], ...]  # (exception name, message), in code order
-    rng_blocks: Size
+    rng_blocks: Expression
 
 
 @contextmanager
@@ -161,7 +162,7 @@ def build_module(
             buffer.getvalue(),
             lambda: str(module),
             tuple((c.error, c.message) for c in program.checks),
-            program.rng_blocks,
+            from_size(program.rng_blocks),
         )
 
 

@@ -106,7 +106,7 @@ def node_of(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, An
     return Node(overload_name(op), op, arguments, sizes)
 
 
-_NUMBERS = ("number", "Optional[number]", "float", "Optional[float]")
+_NUMBERS = ("Tensor", "number", "Optional[number]", "float", "Optional[float]")
 
 
 @cache
@@ -123,7 +123,8 @@ def find(op: torch._ops.OpOverload) -> Rule | None:
     load()
     name = overload_name(op)
     row = rows.get(name)
-    return _RULES.get(name) or (_elementwise if row is not None and row.pointwise else None)
+    found = _RULES.get(name) or _RULES.get(name.replace("_copy", ""))  # copies of views are views here
+    return found or (_elementwise if row is not None and row.pointwise else None)
 
 
 def _elementwise(node: Node) -> Value | tuple[Value, ...]:

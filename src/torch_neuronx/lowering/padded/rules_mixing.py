@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from torch_neuronx.lowering import hlo
@@ -23,7 +25,7 @@ from torch_neuronx.lowering.padded.rules import (
     rule,
 )
 from torch_neuronx.lowering.padded.rules_index import checked
-from torch_neuronx.lowering.padded.sizes import NeedsExact, bound_of, size_of, value_of
+from torch_neuronx.lowering.padded.sizes import NeedsExact, bound_of, expression, size_of, value_of
 from torch_neuronx.lowering.value import Scalar, Value
 
 
@@ -59,8 +61,11 @@ def _extremum(fill: Any) -> Any:
     def apply(node: Node) -> Any:
         x = node["self"]
         dims = axes_of(x, node.arguments.get("dim"))
-        if len(dims) > 1 and any(x.dims[d].padded for d in dims):
-            raise NeedsExact(f"{node.name} over all of a tensor of varying size")
+        if len(dims) > 1:
+            if node["keepdim"]:
+                raise NeedsExact(f"{node.name} over all of a tensor of varying size, whose dimensions are kept")
+            total: Any = math.prod([sympy.sympify(n) for n in layout.sizes_of(x)])
+            x, dims = layout.regroup(x, [expression(total)]), [0]
         for d in dims:
             x = prefix(x, d)
         return node.sized(node.emit({"self": layout.mask(x, dims, fill(x.dtype))}))

@@ -167,6 +167,20 @@ def _cat_padded(parts: Sequence[Value], d: int, size: Size) -> Value:
     )
 
 
+@rule("aten::repeat")
+def _repeat(node: Node) -> Value:
+    """Every repetition is a factor in front of the dimension's own: nothing moves."""
+    x, repeats = node["self"], node["repeats"]
+    own = [Dim.static(1)] * (len(repeats) - x.ndim) + list(x.dims)
+    times = [dim_of(r) for r in repeats]
+    shape = [n for t, d in zip(times, own, strict=True) for n in (t.bound, d.bound)]
+    spread = hlo.broadcast_in_dim(
+        hlo.reshape(layout.physical(x), [d.bound for d in own]), shape, range(1, len(shape), 2)
+    )
+    dims = [layout.merged(Dim((*t.factors, *d.factors))) for t, d in zip(times, own, strict=True)]
+    return layout.with_dims(hlo.reshape(spread, [d.bound for d in dims]), dims)
+
+
 @rule("aten::stack")
 def _stack(node: Node) -> Value:
     parts, d = list(node["tensors"]), node["dim"] % (node["tensors"][0].ndim + 1)
