@@ -6,7 +6,7 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, ModularIndexing
 
-from torch_neuronx.aot.expressions import NotExpressible, check, evaluate, from_python, from_size, to_text
+from torch_neuronx.lowering.expressions import NotExpressible, check, evaluate, from_python, from_size, to_text
 
 N, M = sympy.symbols("n m", integer=True, positive=True)
 SIZES = {"n": 12, "m": 5}

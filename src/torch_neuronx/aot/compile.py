@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 
 import torch_neuronx
-from torch_neuronx.aot import archive, expressions, sizing, trees, weight_file
+from torch_neuronx.aot import archive, sizing, trees, weight_file
 from torch_neuronx.aot.errors import BundleError
 from torch_neuronx.aot.manifest import Leaf, Manifest, Output, Program, Symbol, Weight
 from torch_neuronx.aot.names import argument_names, leaf_names
@@ -26,8 +26,10 @@ from torch_neuronx.aot.targets import compiler_of
 from torch_neuronx.compiler import executables
 from torch_neuronx.compiler.container import Container, encode
 from torch_neuronx.compiler.executables import Obtained
+from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying
 from torch_neuronx.dynamo.graph import CompilationError
+from torch_neuronx.lowering import expressions
 from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, output_nodes, written_positions
@@ -204,7 +206,7 @@ class _Draft:
         return self._programs(None)
 
     def _varying(self) -> Varying:
-        varying = Varying(self.graph.module, ())
+        varying = Varying(self.graph.module, (), Aliases(self.graph.module))
         if (obstacle := varying.obstacle()) is not None:
             raise NeedsExact(obstacle)
         if set(varying.entering) & set(self.manifest.written):
@@ -269,6 +271,8 @@ class _Draft:
             symbols=traced.symbols,
             entering=traced.entering,
             orders=traced.orders,
+            aliases=(),
+            writes=(),
         )
         return lower_padded(self.graph.module, varying.canonical(call), request)
 

@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from torch_neuronx.aot import expressions
 from torch_neuronx.aot.errors import BundleError
 from torch_neuronx.aot.manifest import Manifest
 from torch_neuronx.aot.padding import at
 from torch_neuronx.compiler.executables import Interface
+from torch_neuronx.lowering import expressions
 from torch_neuronx.lowering.dtypes import storage_dtype
 from torch_neuronx.runtime.protocol import LAPACK_PREFIX
 

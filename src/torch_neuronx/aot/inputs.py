@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from torch_neuronx.aot.expressions import Expression, evaluate, to_text
 from torch_neuronx.aot.manifest import Leaf, Manifest, Symbol
+from torch_neuronx.lowering.expressions import Expression, evaluate, to_text
 
 
 class Inputs:

@@ -13,7 +13,6 @@ import torch
 
 from torch_neuronx.aot import archive, trees, weight_file
 from torch_neuronx.aot.errors import BundleError
-from torch_neuronx.aot.expressions import evaluate
 from torch_neuronx.aot.faces import check_program, interface_of
 from torch_neuronx.aot.inputs import Inputs
 from torch_neuronx.aot.manifest import Manifest, Output, Program
@@ -23,6 +22,7 @@ from torch_neuronx.compiler import container, executables, residents
 from torch_neuronx.compiler.executables import Obtained
 from torch_neuronx.dynamo import metrics
 from torch_neuronx.lowering.call import Lowered
+from torch_neuronx.lowering.expressions import evaluate
 from torch_neuronx.lowering.module import Built
 from torch_neuronx.lowering.spec import Call, Result
 from torch_neuronx.runtime.targets import runtime

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 
 from torch_neuronx.aot.errors import BundleError
-from torch_neuronx.aot.expressions import Expression
+from torch_neuronx.lowering.expressions import Expression
 from torch_neuronx.scalar_types import number_of
 
 FORMAT: Final = "torchneuron bundle"

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import torch
 
-from torch_neuronx.aot import expressions
 from torch_neuronx.aot.errors import BundleError
 from torch_neuronx.aot.manifest import FORMAT, VERSION, Leaf, Manifest, Output, Program, Symbol, Weight
+from torch_neuronx.lowering import expressions
 from torch_neuronx.scalar_types import dtype_of
 
 _LARGEST: Final = 1 << 48

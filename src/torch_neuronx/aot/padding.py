@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from torch_neuronx import _C
-from torch_neuronx.aot.expressions import Expression, evaluate
 from torch_neuronx.aot.manifest import Leaf, Manifest
 from torch_neuronx.compiler.executables import Interface, Obtained
 from torch_neuronx.dynamo.buckets import POISON, without_holes
+from torch_neuronx.lowering.expressions import Expression, evaluate
 from torch_neuronx.lowering.spec import Call, TensorSpec
 from torch_neuronx.lowering.views import Layout
 

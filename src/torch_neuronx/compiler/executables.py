@@ -20,6 +20,7 @@ from torch_neuronx.compiler.disk_cache import DiskCache
 from torch_neuronx.lowering.call import Later, Lowered, Meta, lower_call
 from torch_neuronx.lowering.cpu_rules import check_dtypes
 from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
+from torch_neuronx.lowering.expressions import Expression
 from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result, TensorSpec
@@ -50,11 +51,14 @@ class ResultInfo:
 
 @dataclass(frozen=True)
 class Interface:
-    """What the core must know to call an executable: saved beside it, so a hit needs no lowering."""
+    """What the core must know to call an executable: saved beside it, so a hit needs no lowering.
+
+    rng_blocks   how many blocks of random words a call draws; of a padded program, a formula over its sizes
+    """
 
     results: tuple[ResultInfo, ...]
     returns: tuple[Any, ...]
-    rng_blocks: int
+    rng_blocks: Expression
     checks: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from torch import fx
 
 from torch_neuronx import _C
 from torch_neuronx.compiler.executables import Interface, Obtained
+from torch_neuronx.dynamo.aliases import Aliases
+from torch_neuronx.lowering.expressions import evaluate
 from torch_neuronx.lowering.graph import output_nodes, written_positions
 from torch_neuronx.lowering.padded.graph import Entering, Request
 from torch_neuronx.lowering.spec import Call
@@ -42,14 +44,15 @@ class _Source:
 class Varying:
     """The symbols of one graph."""
 
-    def __init__(self, module: fx.GraphModule, buckets: tuple[int, ...]) -> None:
-        self.module, self.buckets = module, buckets
+    def __init__(self, module: fx.GraphModule, buckets: tuple[int, ...], aliases: Aliases) -> None:
+        self.module, self.buckets, self.aliases = module, buckets, aliases
         self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.sources: dict[str, _Source] = {}
         self.symbols: dict[str, Any] = {}
         self.limits: dict[str, int] = {}
         for i, node in enumerate(self.placeholders):
             self._find(i, node.meta.get("val"))
+        self.written = written_positions(module.graph)
         self.entering = tuple(i for i, n in enumerate(self.placeholders) if _is_symbolic(n.meta.get("val")))
 
     def _find(self, position: int, traced: Any) -> None:
@@ -64,6 +67,19 @@ class Varying:
                     self.limits[name] = int(upper)
 
     @property
+    def writes(self) -> tuple[int, ...]:
+        """The written inputs whose sizes vary: programs return their values, and `written_back` copies them."""
+        return tuple(i for i in self.written if i in self.entering)
+
+    def written_back(self, args: list[Any], out: list[Any]) -> list[Any]:
+        """The graph's own outputs, after the values behind them went to the inputs they belong to."""
+        first = len(out) - len(self.writes)
+        with torch.no_grad():
+            for i, value in zip(self.writes, out[first:], strict=True):
+                args[i].copy_(value)
+        return out[:first]
+
+    @property
     def extra(self) -> int:
         """How many arguments follow the graph's own: sizes, strides, and one for how inputs are read."""
         return len(self.sources) + sum(self.placeholders[i].meta["val"].ndim for i in self.entering) + 1
@@ -73,8 +89,6 @@ class Varying:
         free = {str(s) for n in self.placeholders for s in _symbols_in(n.meta.get("val"))}
         if not free <= self.sources.keys():
             return f"no input tells the sizes {sorted(free - self.sources.keys())}"
-        if set(written_positions(self.module.graph)) & set(self.entering):
-            return "a write to an input of varying size"
         return None
 
     def sizes(self, args: list[Any]) -> dict[str, int]:
@@ -124,6 +138,8 @@ class Varying:
                 tuple((name, first + k) for k, name in enumerate(self.sources)),
                 tuple(entering),
                 tuple((k, tuple(self._layout(n, exact).order)) for k, n in self._varying_outputs()),
+                tuple(sorted({*self.aliases.of_inputs, *self.aliases.of_outputs})),
+                tuple((i, tuple(self._layout(self.placeholders[i], exact).order)) for i in self.writes),
             ),
             exact,
         )
@@ -162,10 +178,16 @@ class Varying:
             if isinstance(returns[k], tuple) and returns[k][0] == "integer":
                 returns[k] = ("integer", _at(node.meta["val"] if isinstance(node, fx.Node) else node, exact))
         for k, node in self._varying_outputs():
-            kind, index = returns[k][:2]
+            kind, index = (returns[k] or (None, 0))[:2]
             if kind == "result":
                 results[index] = replace(results[index], layout=self._layout(node, exact))
-        return Obtained(obtained.executable, Interface(tuple(results), tuple(returns), face.rng_blocks, face.checks))
+        for i, (_, index) in zip(self.writes, returns[len(output_nodes(self.module.graph)) :], strict=True):
+            results[index] = replace(results[index], layout=self._layout(self.placeholders[i], exact))
+        for k, (root, window) in self.aliases.of_outputs.items():
+            kind, index = returns[root][:2]
+            returns[k] = ("view", kind, index, *window.at(exact))
+        drawn = int(evaluate(face.rng_blocks, {str(symbol): n for symbol, n in exact.items()}))
+        return Obtained(obtained.executable, Interface(tuple(results), tuple(returns), drawn, face.checks))
 
     def _varying_outputs(self) -> list[tuple[int, fx.Node]]:
         nodes = enumerate(output_nodes(self.module.graph))

@@ -16,6 +16,7 @@ from torch_neuronx import _C
 from torch_neuronx.compiler import executables
 from torch_neuronx.debug import tracking
 from torch_neuronx.dynamo import artifacts, metrics
+from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying, is_varying
 from torch_neuronx.dynamo.identity import graph_identity
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
@@ -64,31 +65,39 @@ class CompiledGraph:
         listed = output.args[0]
         self._single = not isinstance(listed, (list, tuple))
         returns = 1 if self._single else len(listed)
-        self._handle = _C.make_graph(
-            self.name, len(placeholders), returns, self.written, floats, random or _has_subgraphs(graph), self._resolve
-        )
+        random = random or _has_subgraphs(graph)
+        self._handle = _C.make_graph(self.name, len(placeholders), returns, self.written, floats, random, self._resolve)
+        self._aliases = Aliases(self.module)
         self._varying: Varying | None = None
         self._padded: Any = None
         self._exact: Any = None
         self._tiers = Tiers(settings.exact_after)
         self._buckets: dict[str, executables.Obtained] = {}
-        if settings.buckets is not None and settings.frontend == "table" and is_varying(self.module):
-            self._prepare_padded(len(placeholders), returns, floats)
+        self.metrics.varying = is_varying(self.module)
+        if settings.buckets is not None and settings.frontend == "table" and self.metrics.varying:
+            self._prepare_padded(len(placeholders), returns, floats, random)
         if artifacts.preserved():
             artifacts.save_graph(self.module, self.name)
 
-    def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...]) -> None:
-        varying = Varying(self.module, self.settings.buckets or ())
+    def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...], random: bool) -> None:
+        varying = Varying(self.module, self.settings.buckets or (), self._aliases)
         self.metrics.exact_because = varying.obstacle()
         if self.metrics.exact_because is None:
             numbers = tuple(range(inputs, inputs + varying.extra - 1))
             count = inputs + varying.extra
             self._varying = varying
+            written = tuple(i for i in self.written if i not in varying.writes)
             self._padded = _C.make_graph(
-                self.name, count, returns, self.written, (*floats, *numbers), False, self._resolve_padded
+                self.name,
+                count,
+                returns + len(varying.writes),
+                written,
+                (*floats, *numbers),
+                random,
+                self._resolve_padded,
             )
             self._exact = _C.make_graph(
-                self.name, inputs, returns, self.written, floats, False, self._resolve_recurring
+                self.name, inputs, returns, self.written, floats, random, self._resolve_recurring
             )
 
     def __call__(self, args: list[Any]) -> Any:
@@ -117,11 +126,15 @@ class CompiledGraph:
             try:
                 if self._tiers.wants_exact(tuple(self._varying.sizes(args).values())):
                     with suppress(NotMade):
-                        return _C.run_graph(self._exact, list(args))
-                return _C.run_graph(self._padded, self._varying.arguments(args))
+                        views = self._aliases.look(args, self._aliases.windows)
+                        return _with(views, _C.run_graph(self._exact, list(args)))
+                views = self._aliases.look(args, self._aliases.of_inputs)
+                out = _C.run_graph(self._padded, self._varying.arguments(args))
+                return _with(views, self._varying.written_back(args, out))
             except NeedsExact as reason:
                 self.metrics.exact_because = str(reason)
-        return _C.run_graph(self._handle, args)
+        views = self._aliases.look(args, self._aliases.windows)
+        return _with(views, _C.run_graph(self._handle, args))
 
     def _copy_host_inputs(self, args: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Moves CPU tensors to the device; the written ones come back, with where they are written to."""
@@ -174,9 +187,10 @@ class CompiledGraph:
         """The same for a call whose sizes are padded: sizes of one bucket have one executable."""
         varying = self._varying
         assert varying is not None
+        state = rng if rng >= 0 else None
         described = tuple(argument_of(x, "") for x in args)
         request, exact = varying.request(described)
-        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         call = varying.canonical(call)
         identity = f"{self.identity} {request!r} {call!r}"
         known = self._buckets.get(identity)
@@ -215,8 +229,9 @@ class CompiledGraph:
     ) -> tuple[Any, ...]:
         """The same for sizes that recur: their own executable when it is made, else NotMade."""
         assert self._varying is not None
+        state = rng if rng >= 0 else None
         described = tuple(argument_of(x, "") for x in args)
-        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, None)
+        call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         identity = f"{self.identity} {call!r}"
 
         def make() -> executables.Obtained:
@@ -252,6 +267,12 @@ class CompiledGraph:
             "To run such graphs op by op, pass options={'fallback_execution': True} to torch.compile or set "
             "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0."
         )
+
+
+def _with(views: dict[int, torch.Tensor], out: list[Any]) -> list[Any]:
+    for k, view in views.items():
+        out[k] = view
+    return out
 
 
 _BUILT_IN = frozenset({"aten", "prims", "prim"})

@@ -33,6 +33,7 @@ class GraphMetrics:
     load_time: float = 0.0
     misses: list[str] = field(default_factory=list)
     fallback: str | None = None  # why it runs op by op
+    varying: bool = False  # whether sizes of its inputs vary
     exact_because: str | None = None  # why varying sizes are not padded to buckets
 
 

@@ -6,7 +6,7 @@ import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.module import require
-from torch_neuronx.lowering.value import Value
+from torch_neuronx.lowering.value import Size, Value
 
 
 def checked(index: Value, extent: int, error: str, message: str) -> Value:
@@ -25,5 +25,5 @@ def wrapped(index: Value, extent: int, error: str, message: str) -> Value:
     return hlo.select(hlo.lt(index, 0), index + extent, index)
 
 
-def out_of_bounds(dim: int, extent: int) -> str:
+def out_of_bounds(dim: int, extent: Size) -> str:
     return f"index is out of bounds for dimension {dim} with size {extent}"

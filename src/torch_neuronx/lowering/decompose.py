@@ -181,10 +181,10 @@ def emit_overload(name: str, op: torch._ops.OpOverload, positional: Sequence[Any
     if row is not None:
         return row.emit(*positional, **named)
     with EmitMode():
-        return unwrap(_decompose(op, wrap(list(positional)), wrap(named)))
+        return unwrap(decompose(op, wrap(list(positional)), wrap(named)))
 
 
-def _decompose(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def decompose(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     kernel = _decompositions().get(op)
     if kernel is not None:
         return kernel(*args, **kwargs)
@@ -206,7 +206,7 @@ def dispatch(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     form = resolve(name)
     if form.functional not in rows and not form.derived:
         with EmitMode():
-            return _decompose(op, args, kwargs)
+            return decompose(op, args, kwargs)
     return _emit_form(op, form, args, kwargs)
 
 

@@ -26,7 +26,7 @@ from torch_neuronx.lowering.views import Layout, contiguous_strides
 aten = torch.ops.aten
 
 # Results of these view ops are not the bits of what they look at, or are so in another dtype.
-_NOT_STRIDED = {
+NOT_STRIDED = {
     op
     for packet in (aten.view_as_real, aten.view_as_complex, aten._conj, aten._neg_view, aten.view)
     for name in packet.overloads()
@@ -297,7 +297,7 @@ def _root(x: EmitTensor) -> EmitTensor:
 
 def _is_strided(x: EmitTensor) -> bool:
     while x.view_of is not None:
-        if x.view_of.op in _NOT_STRIDED:
+        if x.view_of.op in NOT_STRIDED:
             return False
         x = x.view_of.base
     return True

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._C import DispatchKey
 
-from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering import hlo, philox
 from torch_neuronx.lowering.decompose import EmitMode, EmitTensor, dispatch
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import Check, current, rng_state
@@ -210,8 +210,7 @@ def _put(buffer: Value, row: Value, i: Value) -> Value:
 
 def _save_random_state(emitter: Emitter, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     """(where the generator stands, op(...)): for an op that the backward graph will run again."""
-    seed, offset = rng_state()
-    now = hlo.concatenate([hlo.reshape(v, (1,)) for v in (seed, offset + current().rng_blocks)], 0)
+    now = hlo.concatenate([hlo.reshape(v, (1,)) for v in (rng_state()[0], philox.offset_now())], 0)
     with EmitMode():
         return EmitTensor(now), dispatch(op, args, kwargs)
 

@@ -15,7 +15,8 @@ from jaxlib.mlir.dialects import chlo, func, stablehlo
 
 from torch_neuronx.lowering.dtypes import tensor_type
 from torch_neuronx.lowering.errors import Unsupported
-from torch_neuronx.lowering.value import Value, static_dims
+from torch_neuronx.lowering.expressions import Expression, from_size
+from torch_neuronx.lowering.value import Size, Value, static_dims
 
 _emission = threading.RLock()  # one MLIR context, so one emission at a time
 _context: ir.Context | None = None
@@ -43,6 +44,18 @@ class Check:
     message: str
 
 
+@dataclass(frozen=True)
+class Places:
+    """The order of a padded result's elements.
+
+    count    how many there are in a call
+    indices  int64 (bound of the count,): of each place of the padded array, its element's number; any in the padding
+    """
+
+    count: Size
+    indices: Value
+
+
 @dataclass
 class Program:
     """State of one emission; `current()` reaches it from any lowering."""
@@ -51,7 +64,8 @@ class Program:
     checks: list[Check] = field(default_factory=list)
     rng_seed: Value | None = None  # int64 rank 0, when the op was given random state
     rng_offset: Value | None = None
-    rng_blocks: int = 0  # 128-bit Philox blocks drawn so far
+    rng_blocks: Size = 0  # 128-bit Philox blocks drawn so far; an expression where sizes vary
+    rng_places: Places | None = None  # where the elements of a padded result lie among those that are drawn
 
 
 class _Stack(threading.local):
@@ -97,7 +111,7 @@ class Built:
     bytecode: bytes
     text: Callable[[], str]
     checks: tuple[tuple[str, str], ...]  # (exception name, message), in code order
-    rng_blocks: int
+    rng_blocks: Expression
 
 
 @contextmanager
@@ -148,7 +162,7 @@ def build_module(
             buffer.getvalue(),
             lambda: str(module),
             tuple((c.error, c.message) for c in program.checks),
-            program.rng_blocks,
+            from_size(program.rng_blocks),
         )
 
 

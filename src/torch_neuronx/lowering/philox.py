@@ -21,7 +21,8 @@ import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.module import current, rng_state
-from torch_neuronx.lowering.value import Scalar, Value
+from torch_neuronx.lowering.padded.sizes import bound_of, quotient_up, value_of
+from torch_neuronx.lowering.value import Scalar, Size, Value
 
 ROUNDS: Final = 10
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
@@ -51,12 +52,19 @@ def philox(counter: Sequence[Value], key: Sequence[Value]) -> list[Value]:
 class Draw:
     """Blocks reserved for one draw; `words` may be called again for further streams."""
 
-    def __init__(self, blocks: int) -> None:
+    def __init__(self, blocks: Size) -> None:
         program = current()
-        seed, offset = (hlo.convert(v, U64) for v in rng_state())
+        seed, offset = (hlo.convert(v, U64) for v in (rng_state()[0], offset_now()))
+        self.blocks = blocks
         self.key = (_low(seed), _high(seed))
-        self.counter = hlo.iota((blocks,), 0, U64) + (offset + program.rng_blocks)
+        self.counter = hlo.iota((bound_of(blocks),), 0, U64) + offset
         program.rng_blocks += blocks
+
+    @classmethod
+    def of(cls, count: int, bits: int) -> Draw:
+        """For `count` numbers; in a padded program for as many of them as there are in a call."""
+        places = current().rng_places
+        return cls(blocks_for(count, bits) if places is None else blocks_for(places.count, bits))
 
     def words(self, stream: Scalar = 0) -> list[Value]:
         """Four planes of uint32, one word per block each."""
@@ -67,16 +75,32 @@ class Draw:
     def bits(self, count: int, bits: int = 32, stream: Scalar = 0) -> Value:
         """`count` random uint32 or uint64."""
         w = self.words(stream)
-        planes = w if bits == 32 else [_join(w[0], w[1]), _join(w[2], w[3])]
-        return hlo.slice_dim(hlo.concatenate(planes, 0), 0, 0, count)
+        return self.ordered(w if bits == 32 else [_join(w[0], w[1]), _join(w[2], w[3])], count)
+
+    def ordered(self, planes: Sequence[Value], count: int) -> Value:
+        """The first `count` numbers of the planes; in a padded program, each element's own."""
+        flat, places = hlo.concatenate(planes, 0), current().rng_places
+        if places is None:
+            return hlo.slice_dim(flat, 0, 0, count)
+        if places.indices.shape != (count,):
+            raise RuntimeError(f"{count} random numbers are drawn for {places.indices.shape} places")
+        drawn = hlo.maximum(value_of(self.blocks), hlo.constant(1, torch.int64))
+        plane, block = hlo.divide(places.indices, drawn), hlo.remainder(places.indices, drawn)
+        return hlo.take_rows(flat, plane * planes[0].shape[0] + block)
 
 
 def _join(low: Value, high: Value) -> Value:
     return hlo.convert(low, U64) | hlo.shift_left(hlo.convert(high, U64), 32)
 
 
-def blocks_for(count: int, bits: int = 32) -> int:
-    return -(-count * bits // 128)
+def blocks_for(count: Size, bits: int = 32) -> Size:
+    return quotient_up(count, 128 // bits)
+
+
+def offset_now() -> Value:
+    """int64 rank 0: where the generator stands behind what the program has drawn so far."""
+    drawn = current().rng_blocks
+    return rng_state()[1] + (drawn if isinstance(drawn, int) else value_of(drawn))
 
 
 def random_bits(shape: Sequence[int], bits: int = 32) -> Value:
@@ -84,7 +108,7 @@ def random_bits(shape: Sequence[int], bits: int = 32) -> Value:
     count = math.prod(shape)
     if count == 0:
         return hlo.full(tuple(shape), 0, U32 if bits == 32 else U64)
-    return hlo.reshape(Draw(blocks_for(count, bits)).bits(count, bits), tuple(shape))
+    return hlo.reshape(Draw.of(count, bits).bits(count, bits), tuple(shape))
 
 
 DIGITS: Final = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
@@ -123,9 +147,8 @@ def normal(shape: Sequence[int], dtype: torch.dtype) -> Value:
     count = math.prod(shape)
     if count == 0:
         return hlo.full(tuple(shape), 0, dtype)
-    words = Draw(blocks_for(count, word_size(dtype))).words()
-    flat = hlo.concatenate(normal_planes(words, dtype), 0)
-    return hlo.reshape(hlo.slice_dim(flat, 0, 0, count), tuple(shape))
+    draw = Draw.of(count, word_size(dtype))
+    return hlo.reshape(draw.ordered(normal_planes(draw.words(), dtype), count), tuple(shape))
 
 
 def normal_planes(words: Sequence[Value], dtype: torch.dtype) -> list[Value]:

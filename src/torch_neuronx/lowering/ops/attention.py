@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from torch_neuronx.lowering import hlo
+from torch_neuronx.lowering import hlo, philox
 from torch_neuronx.lowering.dtypes import compute_dtype
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import current, rng_state
@@ -242,8 +242,6 @@ def _four(x: Value) -> Value:
 
 
 def _uniform(p: _Problem) -> Value:
-    from torch_neuronx.lowering import philox
-
     return hlo.convert(philox.uniform(p.score_shape, torch.float32), p.inner)
 
 
@@ -274,8 +272,7 @@ def fused_attention(
 ) -> tuple[Value | int | None, ...]:
     q, k, v = _four(query), _four(key), _four(value)
     p = _Problem(q, k, v, attn_bias, is_causal, scale, dropout_p)
-    seed, offset = rng_state()
-    offset = offset + current().rng_blocks
+    seed, offset = rng_state()[0], philox.offset_now()
     uniform = _uniform(p) if dropout_p else None
     out, logsumexp = _attend(p, uniform)
     out = hlo.reshape(out, (*query.shape[:-1], value.shape[-1]))

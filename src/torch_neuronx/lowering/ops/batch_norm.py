@@ -19,18 +19,18 @@ def _over(x: Value) -> list[int]:
     return [d for d in range(x.ndim) if d != 1]
 
 
-def _per_channel(v: Value, x: Value) -> Value:
+def per_channel(v: Value, x: Value) -> Value:
     """A (C,) vector in x's dtype, shaped against (N, C, ...)."""
     shape = [1] * x.ndim
     shape[1] = x.shape[1]
     return hlo.reshape(hlo.convert(v, x.dtype), shape)
 
 
-def _apply(x: Value, mean: Value, invstd: Value, weight: Value | None, bias: Value | None) -> Value:
-    out = (x - _per_channel(mean, x)) * _per_channel(invstd, x)
+def applied(x: Value, mean: Value, invstd: Value, weight: Value | None, bias: Value | None) -> Value:
+    out = (x - per_channel(mean, x)) * per_channel(invstd, x)
     if weight is not None:
-        out = out * _per_channel(weight, x)
-    return out if bias is None else out + _per_channel(bias, x)
+        out = out * per_channel(weight, x)
+    return out if bias is None else out + per_channel(bias, x)
 
 
 def _statistics(x: Value) -> tuple[Value, Value]:
@@ -39,7 +39,7 @@ def _statistics(x: Value) -> tuple[Value, Value]:
     return hlo.flatten(mean), hlo.flatten(var)
 
 
-def _blend(running: Value | None, batch: Value, momentum: Scalar) -> Value | None:
+def blended(running: Value | None, batch: Value, momentum: Scalar) -> Value | None:
     if running is None:
         return None
     m = hlo.convert(hlo.as_value(momentum), batch.dtype)
@@ -62,7 +62,7 @@ def _forward(
         mean, var = _statistics(x)
         n = extent(x, _over(x))
         unbiased = var * (n / (n - 1)) if n > 1 else var / 0.0
-        new_mean, new_var = _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum)
+        new_mean, new_var = blended(running_mean, mean, momentum), blended(running_var, unbiased, momentum)
     else:
         assert running_mean is not None and running_var is not None
         mean, var = hlo.convert(running_mean, x.dtype), hlo.convert(running_var, x.dtype)
@@ -71,7 +71,7 @@ def _forward(
     saved = saved_dtype(input, weight, bias, running_mean, running_var)
     if training:  # the CPU normalises with what it saves
         mean, invstd = hlo.convert(mean, saved), hlo.convert(invstd, saved)
-    out = hlo.convert(_apply(x, mean, invstd, weight, bias), input.dtype)
+    out = hlo.convert(applied(x, mean, invstd, weight, bias), input.dtype)
     if not training:  # nothing to save, as on the CPU: the backward pass reads the running statistics
         mean = invstd = hlo.full((0,), 0, saved)
     return out, mean, invstd, new_mean, new_var
@@ -192,6 +192,26 @@ def batch_norm_backward(
     eps: Scalar,
     output_mask: Sequence[bool],
 ) -> Gradients:
+    count = float(extent(input, _over(input)))
+    return gradients(
+        grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask, count
+    )
+
+
+def gradients(
+    grad_out: Value,
+    input: Value,
+    weight: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    save_mean: Value | None,
+    save_invstd: Value | None,
+    train: bool,
+    eps: Scalar,
+    output_mask: Sequence[bool],
+    count: Scalar,
+) -> Gradients:
+    """The backward pass of statistics over `count` elements a channel."""
     inner = compute_dtype(input.dtype)
     g, x = hlo.convert(grad_out, inner), hlo.convert(input, inner)
     if train:
@@ -200,16 +220,16 @@ def batch_norm_backward(
     else:
         assert running_mean is not None and running_var is not None
         mean, invstd = running_mean, inverse_std(hlo.convert(running_var, inner), eps)
-    over, n = _over(x), float(extent(x, _over(x)))
-    x_hat = (x - _per_channel(mean, x)) * _per_channel(invstd, x)
+    over, n = _over(x), hlo.convert(hlo.as_value(count), inner)
+    x_hat = (x - per_channel(mean, x)) * per_channel(invstd, x)
     sum_g, sum_gx = hlo.sum_(g, over), hlo.sum_(g * x_hat, over)
     grad_input = grad_weight = grad_bias = None
     like = input.dtype if weight is None else weight.dtype
     if output_mask[0]:
         if train:
-            g = g - _per_channel(sum_g, x) / n - x_hat * (_per_channel(sum_gx, x) / n)
-        scale = _per_channel(invstd, x)
-        scale = scale if weight is None else scale * _per_channel(weight, x)
+            g = g - per_channel(sum_g, x) / n - x_hat * (per_channel(sum_gx, x) / n)
+        scale = per_channel(invstd, x)
+        scale = scale if weight is None else scale * per_channel(weight, x)
         grad_input = hlo.convert(g * scale, input.dtype)
     if output_mask[1]:
         grad_weight = hlo.convert(sum_gx, like)
@@ -251,7 +271,7 @@ def batch_norm_update_stats(
     n = extent(x, _over(x))
     mean, var = _statistics(x)
     unbiased = var * (n / (n - 1)) if n > 1 else var / 0.0
-    new_mean, new_var = _blend(running_mean, mean, momentum), _blend(running_var, unbiased, momentum)
+    new_mean, new_var = blended(running_mean, mean, momentum), blended(running_var, unbiased, momentum)
     saved = saved_dtype(input, running_mean, running_var)
     return _writing((hlo.convert(mean, saved), hlo.convert(var, saved)), True, new_mean, new_var)
 
@@ -261,7 +281,7 @@ def batch_norm_elemt(
     input: Value, weight: Value | None, bias: Value | None, mean: Value, invstd: Value, eps: Scalar
 ) -> Value:
     x = hlo.convert(input, compute_dtype(input.dtype))
-    return hlo.convert(_apply(x, mean, invstd, weight, bias), input.dtype)
+    return hlo.convert(applied(x, mean, invstd, weight, bias), input.dtype)
 
 
 @lower("aten::batch_norm_gather_stats_with_counts")
@@ -283,8 +303,8 @@ def batch_norm_gather_stats(
     joint = hlo.sum_(mean * n, 0) / total
     apart = mean - joint
     squares = hlo.sum_(((1.0 / (invstd * invstd)) - e + apart * apart) * n, 0)
-    new_mean = _blend(running_mean, joint, momentum)
-    new_var = _blend(running_var, squares / (total - 1.0), momentum)
+    new_mean = blended(running_mean, joint, momentum)
+    new_var = blended(running_var, squares / (total - 1.0), momentum)
     return _writing((joint, inverse_std(squares / total, eps)), True, new_mean, new_var)
 
 
@@ -318,7 +338,7 @@ def batch_norm_backward_reduce(
     inner = compute_dtype(input.dtype)
     g, x = hlo.convert(grad_out, inner), hlo.convert(input, inner)
     sum_g = hlo.sum_(g, _over(x))
-    sum_gx = hlo.sum_(g * (x - _per_channel(mean, x)), _over(x))
+    sum_gx = hlo.sum_(g * (x - per_channel(mean, x)), _over(x))
     like = input.dtype if weight is None else weight.dtype
     return (
         sum_g if input_g else None,
@@ -343,8 +363,8 @@ def batch_norm_backward_elemt(
     g, x = hlo.convert(grad_out, inner), hlo.convert(input, inner)
     n = hlo.sum_(hlo.convert(count, inner))
     r = hlo.convert(invstd, inner)
-    mean_gx = _per_channel(hlo.convert(sum_dy_xmu, inner) * r * r / n, x)
-    out = g - _per_channel(hlo.convert(sum_dy, inner) / n, x) - (x - _per_channel(mean, x)) * mean_gx
-    scale = _per_channel(r, x)
-    scale = scale if weight is None else scale * _per_channel(weight, x)
+    mean_gx = per_channel(hlo.convert(sum_dy_xmu, inner) * r * r / n, x)
+    out = g - per_channel(hlo.convert(sum_dy, inner) / n, x) - (x - per_channel(mean, x)) * mean_gx
+    scale = per_channel(r, x)
+    scale = scale if weight is None else scale * per_channel(weight, x)
     return hlo.convert(out * scale, input.dtype)

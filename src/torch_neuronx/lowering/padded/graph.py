@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from torch_neuronx.lowering import hlo, views
 from torch_neuronx.lowering.call import Lowered, Storages, build
@@ -17,8 +18,10 @@ from torch_neuronx.lowering.decompose import EmitTensor
 from torch_neuronx.lowering.graph import Emitter, NodeFailed, output_nodes, written_positions
 from torch_neuronx.lowering.module import Program
 from torch_neuronx.lowering.padded import layout, rules, sizes
+from torch_neuronx.lowering.padded.decomposed import decomposed
 from torch_neuronx.lowering.padded.sizes import NeedsExact, Symbols, bound_of, expression, size_of
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, TensorSpec
+from torch_neuronx.lowering.table import overload_name
 from torch_neuronx.lowering.value import Dim, Factor, Value
 from torch_neuronx.lowering.views import Layout
 
@@ -42,12 +45,17 @@ class Request:
     symbols   symbol's name -> position of its size among the arguments
     entering  position of an input -> how it is read
     orders    of each output that is a tensor of varying size: its dimensions from outermost to innermost in memory
+    aliases   outputs that the caller makes, as views of inputs or of other outputs
+    writes    inputs of varying size that are written, with the order of their dimensions: their values are further
+              results, which the caller copies
     """
 
     bounds: tuple[tuple[str, int], ...]
     symbols: tuple[tuple[str, int], ...]
     entering: tuple[tuple[int, Entering], ...]
     orders: tuple[tuple[int, tuple[int, ...]], ...]
+    aliases: tuple[int, ...]
+    writes: tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class PaddedEmitter(Emitter):
@@ -55,10 +63,10 @@ class PaddedEmitter(Emitter):
 
     def _node(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         traced = node.meta.get("val")
-        if isinstance(traced, (torch.SymInt, int)) and not isinstance(traced, bool):
+        if isinstance(traced, (torch.SymInt, torch.SymFloat, int)) and not isinstance(traced, bool):
             return expression(traced)
-        if isinstance(traced, (torch.SymFloat, torch.SymBool)):
-            raise NeedsExact(f"{node.target} makes a {type(traced).__name__}")
+        if isinstance(traced, torch.SymBool):
+            raise NeedsExact(f"{node.target} decides by a varying size")
         if not any(_varies(x) for x in rules.leaves([args, kwargs])):
             return super()._node(node, args, kwargs)
         if isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -68,18 +76,45 @@ class PaddedEmitter(Emitter):
         return self._by_rule(node, args, kwargs)
 
     def _by_rule(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if node.target is torch.ops.aten.copy_.default:
-            raise NeedsExact("a write to an input of varying size")
         assert isinstance(node.target, torch._ops.OpOverload)
+        if node.target is torch.ops.aten.copy_.default:
+            return _written(*args[:2])
+        if node.target._schema.is_mutable:
+            raise NeedsExact(f"{overload_name(node.target)} writes to what varies")
+        found = rules.find(node.target)
+        if found is None:
+            return self._decomposed(node, args, kwargs)
         given, named = rules.map_leaves(lambda x: x.value if isinstance(x, EmitTensor) else x, [list(args), kwargs])
-        call = rules.node_of(node.target, given, named, _traced_sizes(node.meta.get("val")))
         try:
-            out = rules.run(call)
-        except NeedsExact:
-            raise
+            out = found(rules.node_of(node.target, given, named, _traced_sizes(node.meta.get("val"))))
+        except NeedsExact as reason:
+            try:
+                return self._decomposed(node, args, kwargs)
+            except NeedsExact:
+                raise reason from None
         except Exception as error:
             raise NodeFailed(node, error) from error
         return rules.map_leaves(lambda x: EmitTensor(x) if isinstance(x, Value) else x, out)
+
+    def _decomposed(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The op made of other ops, each by its rule."""
+        graph, inputs = decomposed(node)
+        of = dict(zip(tree_leaves((node.args, node.kwargs)), rules.leaves((args, kwargs)), strict=True))
+        try:
+            return PaddedEmitter(graph, {}).run([of[x] for x in inputs])
+        except NeedsExact as error:
+            raise NeedsExact(f"{error}, of which {node.target} is made") from error
+
+
+def _written(target: EmitTensor, source: EmitTensor) -> EmitTensor:
+    """A write to an input: its value from here on, which goes to its memory when all is computed."""
+    new, dims = hlo.convert(source.value, target.value.dtype), target.value.dims
+    for d in range(new.ndim):
+        if new.dims[d].padded or new.shape[d] != 1:
+            new = layout.along(new, d, dims[len(dims) - new.ndim + d])
+    shape = [d.bound for d in dims]
+    target.value = layout.with_dims(hlo.broadcast_to(layout.physical(new), shape), dims)
+    return target
 
 
 def _varies(x: Any) -> bool:
@@ -118,11 +153,14 @@ def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowere
             orders = dict(request.orders)
             made: list[Value] = []
             for i, (x, node) in enumerate(zip(listed, output_nodes(module.graph), strict=True)):
-                returns.append(_leave(x, node, inputs, call, orders.get(i), results, made))
-            for position in written_positions(module.graph):
+                given = None if i in request.aliases else x
+                returns.append(_leave(given, node, inputs, call, orders.get(i), results, made))
+            for position, order in request.writes:
+                returns.append(_fresh(hlo.permute(inputs[position].value, list(order)), results, made))
+            for position in set(written_positions(module.graph)) - set(entering):
                 spec = call.args[position]
-                if position in entering or not isinstance(spec, TensorSpec):
-                    raise NeedsExact("a write to an input of varying size")
+                if not isinstance(spec, TensorSpec) or layout.is_padded(inputs[position].value):
+                    raise NeedsExact("a write of something of varying size to an input that has not got it")
                 storages.write(spec, inputs[position].value)
             return [*made, *storages.new_values(results)]
 
@@ -152,6 +190,8 @@ def _input(i: int, node: fx.Node, call: Call, storages: Storages, entering: Ente
     dims = [sizes.dim_of(expression(n)) for n in traced.shape]
     flat = views.reinterpret(storages.flat(spec.slot), spec.dtype)
     shape = tuple(d.bound for d in dims)
+    if 0 in shape:
+        return EmitTensor(layout.with_dims(hlo.full(shape, 0, spec.dtype), dims))
     if entering.strides is None:
         return EmitTensor(layout.with_dims(hlo.reshape(hlo.slice_dim(flat, 0, 0, math.prod(shape)), shape), dims))
     place = hlo.full(shape, 0 if spec.offset is None else storages.param(spec.offset), torch.int64)
@@ -174,6 +214,8 @@ def _leave(
     if x is None:
         return None
     if isinstance(x, (int, sympy.Expr)):
+        if isinstance(node, fx.Node) and isinstance(node.meta["val"], torch.SymFloat):
+            raise NeedsExact("a graph that returns a number made of varying sizes")
         return ("integer", 0)  # whoever asked knows the sizes of the call
     position = next((i for i, given in enumerate(inputs) if given is x), None)
     if position is not None and isinstance(call.args[position], TensorSpec):
@@ -185,9 +227,15 @@ def _leave(
         results.append(Result("fresh", value.dtype, fixed))
         made.append(views.to_storage(hlo.to_storage(layout.physical(value)), fixed))
     else:
-        stored = hlo.to_storage(_dense(hlo.permute(value, list(order))))
-        results.append(Result("fresh", value.dtype, Layout(stored.shape, (1,))))
-        made.append(stored)
+        return _fresh(hlo.permute(value, list(order)), results, made)
+    return ("result", len(made) - 1)
+
+
+def _fresh(x: Value, results: list[Result], made: list[Value]) -> Any:
+    """x in memory in the order of its dimensions."""
+    stored = hlo.to_storage(_dense(x))
+    results.append(Result("fresh", x.dtype, Layout(stored.shape, (1,))))
+    made.append(stored)
     return ("result", len(made) - 1)
 
 

@@ -114,6 +114,8 @@ def _regrouped(factors: list[Factor], sizes: Sequence[Size]) -> list[Dim] | None
 def relayout(x: Value, dims: Sequence[Dim]) -> Value:
     """The same elements in row-major order under other dimensions: one gather, the last resort that always works."""
     shape = tuple(d.bound for d in dims)
+    if not x.numel:  # there is nothing to gather from, so all there is room for is garbage
+        return with_dims(hlo.full(shape, 0, x.dtype), dims)
     linear = _logical_index(dims, shape)
     places = _physical_place(x.dims, linear)
     moved = hlo.take_rows(hlo.flatten(physical(x)), hlo.reshape(places, (math.prod(shape),)))
@@ -133,6 +135,12 @@ def _logical_index(dims: Sequence[Dim], shape: tuple[int, ...]) -> Value:
             step = step * value_of(f.size)
             inner *= f.bound
     return index
+
+
+def places(dims: Sequence[Dim]) -> Value:
+    """int64 (number of places,): the row-major index among valid elements of each; any in the padding."""
+    shape = tuple(d.bound for d in dims)
+    return hlo.flatten(_logical_index(dims, shape))
 
 
 def _physical_place(dims: Sequence[Dim], linear: Value) -> Value:
@@ -159,6 +167,25 @@ def along(x: Value, d: int, dim: Dim) -> Value:
     return with_dims(moved, [*x.dims[:d], dim, *x.dims[d + 1 :]])
 
 
+def window(x: Value, d: int, start: Value, extent: int) -> Value:
+    """Places start ... start + extent - 1 along d; beyond the array there is garbage, and no start is moved."""
+    zero = hlo.constant(0, torch.int64)
+    high = [extent if i == d else 0 for i in range(x.ndim)]
+    wide = hlo.pad(physical(x), [0] * x.ndim, high)
+    starts = [start if i == d else zero for i in range(x.ndim)]
+    return hlo.dynamic_slice(wide, starts, [extent if i == d else n for i, n in enumerate(x.shape)])
+
+
+def picked(x: Value, d: int, source: Value, dim: Dim) -> Value:
+    """Places source[i] along d of x, padded behind there, for every place i of `dim`; any for the garbage's."""
+    room = max(x.shape[d] - 1, 0)
+    if not x.numel:
+        shape = [dim.bound if i == d else n for i, n in enumerate(x.shape)]
+        return with_dims(hlo.full(shape, 0, x.dtype), [*x.dims[:d], dim, *x.dims[d + 1 :]])
+    moved = hlo.take_rows(physical(x), hlo.clamp(0, source, room), d)
+    return with_dims(moved, [*x.dims[:d], dim, *x.dims[d + 1 :]])
+
+
 def common(dims: Sequence[Dim]) -> Dim:
     """The dimension that operands of one size are brought to: theirs if they agree, else padded behind."""
     first = dims[0]
@@ -172,7 +199,7 @@ def common(dims: Sequence[Dim]) -> Dim:
 
 def broadcast(xs: Sequence[Value]) -> tuple[list[Value], tuple[Dim, ...]]:
     """Operands of an elementwise op with equal padding, and the result's dimensions."""
-    ndim = max(x.ndim for x in xs)
+    ndim = max((x.ndim for x in xs), default=0)
     dims: list[Dim] = []
     for i in range(ndim):
         there = [x.dims[i - ndim + x.ndim] for x in xs if i - ndim + x.ndim >= 0]

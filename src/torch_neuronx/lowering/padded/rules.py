@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import sympy
@@ -12,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_neuronx.lowering.decompose import bind_arguments
 from torch_neuronx.lowering.meta import is_mistaken
+from torch_neuronx.lowering.module import current
 from torch_neuronx.lowering.padded import layout
 from torch_neuronx.lowering.padded.sizes import NeedsExact, dim_of, size_of, value_of
 from torch_neuronx.lowering.table import overload_name, rows
@@ -22,7 +26,8 @@ from torch_neuronx.lowering.value import Scalar, Value
 class Node:
     """One call with padded operands.
 
-    arguments  by the schema's names, defaults filled in: Values, sizes (ints or expressions), the rest as it is
+    arguments  by the schema's names, defaults filled in: Values, sizes (ints or expressions), the rest as it is;
+               a size where a number is asked for is a Value
     sizes      of each result, in order: a list for a tensor, else what tracing says it is
     """
 
@@ -40,6 +45,9 @@ class Node:
     def emit(self, changed: dict[str, Any] | None = None) -> Any:
         """The row's results, padding taken for data; `changed` are arguments in place of its own."""
         given = {**self.arguments, **(changed or {})}
+        varying = [k for k, v in given.items() if any(isinstance(x, sympy.Expr) for x in leaves(v))]
+        if varying or rows[self.name].attributes & {k for k, v in given.items() if isinstance(v, Value)}:
+            raise NeedsExact(f"{self.name}: its argument {', '.join(varying) or 'that is a number'} varies")
         bound = {k: _physical(v) for k, v in given.items()}
         named = {a.name for a in self.op._schema.arguments if a.kwarg_only}
         positional = [v for k, v in bound.items() if k not in named]
@@ -90,28 +98,46 @@ def _physical(x: Any) -> Any:
 def node_of(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], sizes: list[Any]) -> Node:
     positional, named = bind_arguments(op, args, kwargs)
     names = [a.name for a in op._schema.arguments if not a.kwarg_only]
-    return Node(overload_name(op), op, {**dict(zip(names, positional, strict=True)), **named}, sizes)
+    arguments = {**dict(zip(names, positional, strict=True)), **named}
+    for a in op._schema.arguments:
+        x = arguments[a.name]
+        if isinstance(x, sympy.Expr) and str(a.type) in _NUMBERS:
+            arguments[a.name] = replace(value_of(x), weak=True)
+    return Node(overload_name(op), op, arguments, sizes)
 
 
-def run(node: Node) -> Any:
-    """The results of a call, or NeedsExact."""
-    from torch_neuronx.lowering.padded import rules_attention, rules_mixing, rules_shape  # noqa: F401 - they fill the table
+_NUMBERS = ("Tensor", "number", "Optional[number]", "float", "Optional[float]")
 
-    found = _RULES.get(node.name)
-    if found is not None:
-        return found(node)
-    row = rows.get(node.name)
-    if row is not None and row.pointwise:
-        return _elementwise(node)
-    raise NeedsExact(f"{node.name} has no rule for padded sizes")
+
+@cache
+def load() -> None:
+    """Imports every file of rules, which fill the table."""
+    package = importlib.import_module("torch_neuronx.lowering.padded")
+    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if ".rules_" in info.name:
+            importlib.import_module(info.name)
+
+
+def find(op: torch._ops.OpOverload) -> Rule | None:
+    """The rule of an overload."""
+    load()
+    name = overload_name(op)
+    row = rows.get(name)
+    found = _RULES.get(name) or _RULES.get(name.replace("_copy", ""))  # copies of views are views here
+    return found or (_elementwise if row is not None and row.pointwise else None)
 
 
 def _elementwise(node: Node) -> Value | tuple[Value, ...]:
-    """Operands are brought to one padding; garbage stays where it is."""
+    """Operands are brought to one padding; garbage stays where it is, unless the row checks its operands."""
     names = [k for k, v in node.arguments.items() if isinstance(v, Value) and v.ndim]
     given, dims = layout.broadcast([node[k] for k in names])
-    numbers = {k: replace(value_of(v), weak=True) for k, v in node.arguments.items() if isinstance(v, sympy.Expr)}
-    results = node.emit({**dict(zip(names, given, strict=True)), **numbers})
+    checks = current().checks
+    before = len(checks)
+    results = node.emit(dict(zip(names, given, strict=True)))
+    if len(checks) > before and any(d.padded for d in dims):
+        del checks[before:]
+        given = [layout.mask(x, range(x.ndim), 1) for x in given]  # 1 is neither a bad divisor nor a bad probability
+        results = node.emit(dict(zip(names, given, strict=True)))
     if isinstance(results, Value):
         return layout.with_dims(results, dims)
     return tuple(layout.with_dims(r, dims) for r in results)

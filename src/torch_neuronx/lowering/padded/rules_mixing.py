@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import compute_dtype
-from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.reduce import wide
 from torch_neuronx.lowering.padded import layout
 from torch_neuronx.lowering.padded.rules import (
@@ -19,12 +20,12 @@ from torch_neuronx.lowering.padded.rules import (
     axes_of,
     greatest,
     least,
-    masked,
     mixing,
     prefix,
     rule,
 )
-from torch_neuronx.lowering.padded.sizes import NeedsExact, size_of, value_of
+from torch_neuronx.lowering.padded.rules_index import checked
+from torch_neuronx.lowering.padded.sizes import NeedsExact, bound_of, expression, size_of, value_of
 from torch_neuronx.lowering.value import Scalar, Value
 
 
@@ -45,7 +46,7 @@ mixing("aten::amax", "aten::max", "aten::_softmax", "aten::_log_softmax", "aten:
 mixing("aten::amin", "aten::min")(_over(greatest))
 mixing("aten::any", "aten::any.dim", "aten::any.dims")(_over(0))
 mixing("aten::all", "aten::all.dim", "aten::all.dims")(_over(1))
-mixing("aten::sort", "aten::sort.stable", "aten::topk", "aten::_safe_softmax")(_over(None))
+mixing("aten::_safe_softmax")(_over(None))
 
 
 @mixing("aten::_softmax_backward_data", "aten::_log_softmax_backward_data")
@@ -60,8 +61,11 @@ def _extremum(fill: Any) -> Any:
     def apply(node: Node) -> Any:
         x = node["self"]
         dims = axes_of(x, node.arguments.get("dim"))
-        if len(dims) > 1 and any(x.dims[d].padded for d in dims):
-            raise NeedsExact(f"{node.name} over all of a tensor of varying size")
+        if len(dims) > 1:
+            if node["keepdim"]:
+                raise NeedsExact(f"{node.name} over all of a tensor of varying size, whose dimensions are kept")
+            total: Any = math.prod([sympy.sympify(n) for n in layout.sizes_of(x)])
+            x, dims = layout.regroup(x, [expression(total)]), [0]
         for d in dims:
             x = prefix(x, d)
         return node.sized(node.emit({"self": layout.mask(x, dims, fill(x.dtype))}))
@@ -151,55 +155,10 @@ def _added_product(node: Node) -> Value:
     return layout.with_dims(node.emit({"self": bias, **dict(zip(names, (a, b), strict=True))}), dims)
 
 
-def _trailing(x: Value, shape: Sequence[Any]) -> list[int]:
-    return list(range(x.ndim - len(shape), x.ndim))
-
-
-@mixing("aten::native_layer_norm", "aten::_fused_rms_norm")
-def _norm(node: Node) -> Sequence[Mix]:
-    return [("input", _trailing(node["input"], node["normalized_shape"]), None)]
-
-
-@mixing("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")
-def _norm_backward(node: Node) -> Sequence[Mix]:
-    """Gradients of weight and bias are sums over everything in front."""
-    x = node["input"]
-    inner = _trailing(x, node["normalized_shape"])
-    outer = [d for d in range(x.ndim) if d not in inner]
-    return [
-        ("input", inner, None),
-        *((name, outer, 0) for name in ("grad_out", "input", "mean", "rstd") if name in node.arguments),
-    ]
-
-
-@rule("aten::native_group_norm")
-def _group_norm(node: Node) -> Any:
-    x = node["input"]
-    if any(d.padded for d in x.dims[1:]):
-        raise NeedsExact(f"{node.name} along a dimension of varying size")
-    return node.sized(node.emit({"N": x.shape[0]}))
-
-
-@mixing("aten::_native_batch_norm_legit_no_training")
-def _batch_norm_inference(node: Node) -> Sequence[Mix]:
-    return [("input", [1], None)]
-
-
-@rule("aten::native_batch_norm", "aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_functional")
-def _batch_norm(node: Node) -> Any:
-    if node["training"]:
-        raise NeedsExact(f"{node.name}: statistics over a batch of varying size")
-    return node.sized(node.emit(masked(node, [("input", [1], None)])))
-
-
 @rule("aten::embedding")
 def _embedding(node: Node) -> Value:
     weight, indices = prefix(node["weight"], 0), node["indices"]
-    indices = layout.mask(indices, range(indices.ndim), 0)
-    if weight.dims[0].padded:  # the row looks at the bound
-        count = hlo.broadcast_to(hlo.convert(value_of(size_of(weight.dims[0])), indices.dtype), indices.shape)
-        ok = hlo.all_(hlo.lt(layout.physical(indices), count), list(range(indices.ndim)), False)
-        require(ok, "IndexError", "index out of range in self")
+    indices = checked(indices, weight, 0, "index out of range in self")
     out = node.emit({"weight": weight, "indices": indices})
     return layout.with_dims(out, [*indices.dims, weight.dims[1]])
 
@@ -208,6 +167,7 @@ def _embedding(node: Node) -> Value:
 def _embedding_backward(node: Node) -> Sequence[Mix]:
     """Padding adds nothing to the first row."""
     count = node["indices"].ndim
+    node.arguments["num_weights"] = bound_of(node["num_weights"])
     return [("grad_output", range(count), 0), ("indices", range(count), 0)]
 
 
@@ -216,61 +176,27 @@ def _nll(node: Node) -> Sequence[Mix]:
     """Padding is what the loss ignores."""
     x, grad = node["self"], node.arguments.get("grad_output")
     batch = [0] if x.ndim == 2 else []
+    if x.dims[-1].padded:
+        node.arguments["self"] = x = prefix(x, x.ndim - 1)
+        target = layout.mask(node["target"], batch, 0)
+        ignored = hlo.eq(layout.physical(target), node["ignore_index"])
+        counted = layout.with_dims(hlo.select(ignored, 0, layout.physical(target)), target.dims)
+        checked(counted, x, x.ndim - 1, "Target is out of bounds")
+        weight = node["weight"]
+        if weight is not None:
+            _, node.arguments["weight"] = aligned(x, x.ndim - 1, weight, 0)
     more: list[Mix] = [("grad_output", range(grad.ndim), 0)] if isinstance(grad, Value) else []
-    return [("self", [x.ndim - 1], None), ("self", batch, 0), ("target", batch, node["ignore_index"]), *more]
+    return [("self", batch, 0), ("target", batch, node["ignore_index"]), *more]
 
 
 @mixing("aten::convolution")
 def _convolution(node: Node) -> Sequence[Mix]:
     x = node["input"]
-    if node["transposed"] and any(d.padded for d in x.dims[2:]):
-        raise NeedsExact("a transposed convolution over a dimension of varying size")
     return [("input", range(2, x.ndim), 0), ("input", [1], None), ("weight", range(node["weight"].ndim), None)]
 
 
 @mixing("aten::convolution_backward")
 def _convolution_backward(node: Node) -> Sequence[Mix]:
     x = node["input"]
-    if node["transposed"] and any(d.padded for d in x.dims[2:]):
-        raise NeedsExact("a transposed convolution over a dimension of varying size")
     places = [0, *range(2, x.ndim)]
     return [("grad_output", places, 0), ("input", places, 0), ("input", [1], None), ("grad_output", [1], None)]
-
-
-@mixing("aten::max_pool2d_with_indices", "aten::avg_pool2d", "aten::_adaptive_avg_pool2d", "aten::upsample_nearest2d")
-def _pool(node: Node) -> Sequence[Mix]:
-    x = node[node.op._schema.arguments[0].name]
-    return [(node.op._schema.arguments[0].name, range(x.ndim - 2, x.ndim), None)]
-
-
-@rule("aten::index_select")
-def _index_select(node: Node) -> Value:
-    x, dim = node["self"], node["dim"] % max(node["self"].ndim, 1)
-    if x.dims[dim].padded:
-        raise NeedsExact(f"{node.name} along a dimension of varying size")
-    return node.sized(node.emit({"index": layout.mask(node["index"], range(node["index"].ndim), 0)}))
-
-
-@rule("aten::gather")
-def _gather(node: Node) -> Value:
-    x, index, dim = node["self"], node["index"], node["dim"] % max(node["self"].ndim, 1)
-    if x.dims[dim].padded:
-        raise NeedsExact(f"{node.name} along a dimension of varying size")
-    for d in range(x.ndim):
-        if d != dim:
-            x, index = aligned(x, d, index, d)
-    out = node.emit({"self": x, "index": layout.mask(index, range(index.ndim), 0)})
-    return layout.with_dims(out, index.dims)
-
-
-@rule("aten::index.Tensor", "aten::_unsafe_index.Tensor")
-def _index(node: Node) -> Value:
-    x, indices = node["self"], node["indices"]
-    if any(i is not None and x.dims[d].padded for d, i in enumerate(indices)):
-        raise NeedsExact(f"{node.name} into a dimension of varying size")
-    given = [i for i in indices if i is not None]
-    if any(i.dtype in (torch.bool, torch.uint8) for i in given):
-        raise NeedsExact(f"{node.name} by a mask, whose result's size depends on data")
-    brought, _ = layout.broadcast(given)
-    places = iter([layout.mask(i, range(i.ndim), 0) for i in brought])
-    return node.sized(node.emit({"indices": [None if i is None else next(places) for i in indices]}))

@@ -10,7 +10,21 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import CleanDiv, FloorDiv, IntTrueDiv, Max, Min, Mod, ModularIndexing, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    CleanDiv,
+    FloatTrueDiv,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Max,
+    Min,
+    Mod,
+    ModularIndexing,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.value import Dim, Factor, Size, Value
@@ -55,13 +69,21 @@ def _symbols() -> Symbols:
 
 
 def expression(size: Any) -> Size:
-    """An int as it is; a SymInt's expression, or an int when that is a number."""
-    if isinstance(size, torch.SymInt):
-        size = size.node.expr
+    """An int as it is; a SymInt's expression, or an int when that is a number. A SymFloat likewise."""
+    if isinstance(size, (torch.SymInt, torch.SymFloat)):
+        real, size = isinstance(size, torch.SymFloat), size.node.expr
+        if real:
+            return float(size) if size.is_number else size
     if isinstance(size, sympy.Expr):
-        size = sympy.simplify(size) if size.is_number else size
+        size = sympy.simplify(size) if size.is_number else size.replace(FloorDiv, _whole)
         return int(size) if size.is_number else size
     return int(size)
+
+
+def _whole(a: Any, b: Any) -> Any:
+    """A floor division, without the division where nothing is left over."""
+    rest = quotient(a, b)
+    return FloorDiv(a, b) if rest is None else sympy.sympify(rest)
 
 
 def bound_of(size: Size) -> int:
@@ -82,7 +104,9 @@ def bound_of(size: Size) -> int:
 
 
 def value_of(size: Size) -> Value:
-    """The size in this call, int64 rank 0."""
+    """The size in this call, int64 rank 0; float64 for an expression that is no integer."""
+    if isinstance(size, float):
+        return hlo.constant(size, torch.float64)
     if isinstance(size, int):
         return hlo.constant(size, torch.int64)
     symbols = _symbols()
@@ -96,15 +120,26 @@ def value_of(size: Size) -> Value:
 def _computed(size: Any) -> Value:
     if size.is_Integer:
         return hlo.constant(int(size), torch.int64)
-    parts = [value_of(expression(a) if a.is_number else a) for a in size.args]
+    if size.is_Float:
+        return hlo.constant(float(size), torch.float64)
+    parts = [value_of(expression(a) if a.is_Integer else a) for a in size.args]
+    if any(p.dtype is torch.float64 for p in parts) or isinstance(size, (ToFloat, IntTrueDiv, FloatTrueDiv)):
+        parts = [hlo.convert(p, torch.float64) for p in parts]
     first, *rest = parts
+    if isinstance(size, ToFloat):
+        return first
+    if isinstance(size, (IntTrueDiv, FloatTrueDiv)):
+        return hlo.divide(first, rest[0])
+    if isinstance(size, (TruncToInt, CeilToInt, FloorToInt)):
+        rounded = {TruncToInt: hlo.trunc, CeilToInt: hlo.ceil, FloorToInt: hlo.floor}[type(size)](first)
+        return hlo.convert(rounded, torch.int64)
     if isinstance(size, sympy.Add):
         return _fold(lambda a, b: a + b, parts)
     if isinstance(size, sympy.Mul) and all(not a.is_Rational or a.is_Integer for a in size.args):
         return _fold(lambda a, b: a * b, parts)
     if isinstance(size, sympy.Pow) and size.args[1].is_Integer and 0 < int(size.args[1]) < 8:
         return _fold(lambda a, b: a * b, [first] * int(size.args[1]))
-    if isinstance(size, (FloorDiv, CleanDiv, IntTrueDiv)):
+    if isinstance(size, (FloorDiv, CleanDiv)):
         return hlo.divide(first, rest[0])  # sizes are not negative
     if isinstance(size, (Mod, PythonMod)):
         return hlo.remainder(first, rest[0])
@@ -153,6 +188,11 @@ def quotient(a: Size, b: Size) -> Size | None:
     if denominator != 1 or not _has_whole_coefficients(numerator):
         return None
     return expression(ratio)
+
+
+def quotient_up(a: Size, b: int) -> Size:
+    """ceil(a / b)."""
+    return -(-a // b) if isinstance(a, int) else FloorDiv(a + (b - 1), b)
 
 
 def _has_whole_coefficients(polynomial: Any) -> bool:
