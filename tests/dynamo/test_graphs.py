@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 from torch_neuronx.dynamo import metrics
+from torch_neuronx.dynamo.graph import CompiledGraph
 
 D = "neuron"
 
@@ -346,7 +349,10 @@ def test_a_graph_that_cannot_be_lowered_says_so_and_leaves_nothing_behind(tmp_pa
     ("options", "said"),
     [
         ({"mode": "fastest"}, "no mode 'fastest'. Valid modes: default, reduce-overhead, max-autotune"),
-        ({"options": {"speed": 1}}, "no option 'speed'. Valid options: buckets, fallback_execution, model_name"),
+        (
+            {"options": {"speed": 1}},
+            "no option 'speed'. Valid options: buckets, exact_after, fallback_execution, frontend, model_name",
+        ),
         ({"options": {"model_name": 1}}, "takes a str"),
         ({"options": {"buckets": [0]}}, 'takes "exact" or a list of sizes'),
     ],
@@ -354,3 +360,22 @@ def test_a_graph_that_cannot_be_lowered_says_so_and_leaves_nothing_behind(tmp_pa
 def test_options_that_are_not_valid(options: dict, said: str) -> None:
     with pytest.raises(Exception, match=said.replace("[", r"\[")):
         torch.compile(lambda x: x + 1, backend="neuron", **options)(torch.zeros(2, device=D))
+
+
+def test_a_graph_that_is_let_go_frees_its_memory() -> None:
+    made: list[weakref.ref[CompiledGraph]] = []
+    before = CompiledGraph.__init__
+
+    def remember(self: CompiledGraph, *args: object) -> None:
+        before(self, *args)
+        made.append(weakref.ref(self))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompiledGraph, "__init__", remember)
+        call = torch.compile(lambda x: x.sin() * 3, backend="neuron", dynamic=True)
+        call(torch.ones(5, device="neuron"))
+    del call
+    torch._dynamo.reset()
+    gc.collect()
+    assert made
+    assert all(graph() is None for graph in made)

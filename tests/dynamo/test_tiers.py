@@ -89,9 +89,10 @@ def test_the_next_bucket_is_made_ahead() -> None:
     assert record()["executables"] == 1
     called(call, [13])
     background.drain()
-    assert record()["executables"] == 2
+    assert (record()["executables"], record()["ahead"]) == (1, 1)
     called(call, [17, 18])
-    assert record()["executables"] == 2
+    assert (record()["executables"], record()["ahead"]) == (2, 0)
+    assert record()["misses"].count("new sizes or layouts") == 0
 
 
 def test_a_limit_has_nothing_ahead() -> None:
@@ -101,7 +102,7 @@ def test_a_limit_has_nothing_ahead() -> None:
         torch._dynamo.mark_dynamic(x, 0, min=2, max=16)
         call(x)
     background.drain()
-    assert record()["executables"] == 1
+    assert (record()["executables"], record()["ahead"]) == (1, 0)
 
 
 def test_an_exact_one_that_fails_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ CASES: dict[str, Case] = {
         lambda x: x.view(2, x.shape[1], 2, 3).transpose(1, 2).reshape(4, x.shape[1], 3).sum(1),
         lambda n: [R(2, n, 6)],
     ),
+    "statistics of layer norm": (lambda x: torch.native_layer_norm(x, [6], None, None, 1e-5), lambda n: [R(2, n, 6)]),
     "layer norm": (lambda x: F.layer_norm(x, (6,)), lambda n: [R(2, n, 6)]),
     "cat": (lambda x, y: torch.cat([x, y], 1).softmax(1), lambda n: [R(4, n), R(4, n + 2)]),
     "cat with a fixed part": (lambda x, y: torch.cat([y, x, y], 0), lambda n: [R(n, 4), R(3, 4)]),

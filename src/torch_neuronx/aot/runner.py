@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch_neuronx import _C
 from torch_neuronx.aot.manifest import Leaf, Manifest
 from torch_neuronx.aot.padding import Padding, at, varies
 from torch_neuronx.compiler.executables import Obtained
+from torch_neuronx.dynamo.resolver import weakly
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.spec import Call
@@ -34,16 +34,8 @@ class Runner:
         if self.padding is not None:
             floats = tuple(range(count, count + self.padding.extra - 1))  # type: ignore[assignment]
             count += self.padding.extra
-        # The core would keep what it asks alive, and that the core's graph, where no garbage collector looks.
-        method = weakref.WeakMethod(self._resolve)
-
-        def resolve(*described: Any) -> tuple[Any, ...]:
-            answer = method()
-            assert answer is not None, "a graph is called after its bundle is gone"
-            return answer(*described)
-
         self._handle = _C.make_graph(
-            manifest.name, count, manifest.results, manifest.written, floats, manifest.random, resolve
+            manifest.name, count, manifest.results, manifest.written, floats, manifest.random, weakly(self._resolve)
         )
 
     def run(self, args: list[Any], sizes: Mapping[str, int], bounds: Mapping[str, int]) -> list[Any]:

@@ -20,6 +20,7 @@ from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying, is_varying
 from torch_neuronx.dynamo.identity import graph_identity
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
+from torch_neuronx.dynamo.resolver import weakly
 from torch_neuronx.dynamo.settings import Settings, copies_cpu_inputs
 from torch_neuronx.dynamo.tiers import NotMade, Tiers
 from torch_neuronx.eager.interrupts import held_back
@@ -66,13 +67,16 @@ class CompiledGraph:
         self._single = not isinstance(listed, (list, tuple))
         returns = 1 if self._single else len(listed)
         random = random or _has_subgraphs(graph)
-        self._handle = _C.make_graph(self.name, len(placeholders), returns, self.written, floats, random, self._resolve)
+        self._handle = _C.make_graph(
+            self.name, len(placeholders), returns, self.written, floats, random, weakly(self._resolve)
+        )
         self._aliases = Aliases(self.module)
         self._varying: Varying | None = None
         self._padded: Any = None
         self._exact: Any = None
         self._tiers = Tiers(settings.exact_after)
         self._buckets: dict[str, executables.Obtained] = {}
+        self._ahead: set[str] = set()  # those that no call has needed yet
         self.metrics.varying = is_varying(self.module)
         if settings.buckets is not None and settings.frontend == "table" and self.metrics.varying:
             self._prepare_padded(len(placeholders), returns, floats, random)
@@ -94,10 +98,10 @@ class CompiledGraph:
                 written,
                 (*floats, *numbers),
                 random,
-                self._resolve_padded,
+                weakly(self._resolve_padded),
             )
             self._exact = _C.make_graph(
-                self.name, inputs, returns, self.written, floats, random, self._resolve_recurring
+                self.name, inputs, returns, self.written, floats, random, weakly(self._resolve_recurring)
             )
 
     def __call__(self, args: list[Any]) -> Any:
@@ -202,14 +206,21 @@ class CompiledGraph:
                 raise
             except Exception as error:
                 raise self._failure(error) from error
+        if identity in self._ahead:
+            self._ahead.discard(identity)
+            metrics.called(self.metrics)
         self._look_ahead(call, request, varying.sizes_of(described), device)
         return run_entry(varying.at_sizes(known, exact))
 
-    def _bucket(self, identity: str, call: Call, request: Request, device: int) -> executables.Obtained:
-        with metrics.measured(self.metrics):
+    def _bucket(
+        self, identity: str, call: Call, request: Request, device: int, *, ahead: bool = False
+    ) -> executables.Obtained:
+        with metrics.measured(self.metrics, ahead=ahead):
             source = self._source(identity, lambda: lower_padded(self.module, call, request))
-            found = self._buckets[identity] = executables.obtain(source, device)
-        return found
+            found = executables.obtain(source, device)
+        if ahead:
+            self._ahead.add(identity)
+        return self._buckets.setdefault(identity, found)
 
     def _look_ahead(self, call: Call, request: Request, sizes: dict[str, int], device: int) -> None:
         """Asks for the next bucket of a size that is about to outgrow its own."""
@@ -222,7 +233,7 @@ class CompiledGraph:
             larger, wanted = following
             identity = f"{self.identity} {wanted!r} {larger!r}"
             if identity not in self._buckets:
-                self._tiers.ahead(identity, partial(self._bucket, identity, larger, wanted, device))
+                self._tiers.ahead(identity, partial(self._bucket, identity, larger, wanted, device, ahead=True))
 
     def _resolve_recurring(
         self, name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int

@@ -17,15 +17,17 @@ class GraphMetrics:
     """One graph. Times are wall seconds, summed over its executables.
 
     executables   programs obtained so far, one for each set of layouts and sizes, or for each set of buckets
+    ahead         programs obtained in the background for the bucket that follows, and not called yet
     exact         programs obtained in the background for sizes that recur, beside their bucket's
     cache_hits    how many of all these were read from disk
-    misses        why the others were not: "new graph", "new sizes or layouts", "sizes that recur"
+    misses        why the others were not: "new graph", "new sizes or layouts", "sizes that recur", "the next bucket"
     """
 
     graph_name: str
     kind: str  # forward, backward, inference
     node_count: int
     executables: int = 0
+    ahead: int = 0
     exact: int = 0
     cache_hits: int = 0
     lowering_time: float = 0.0
@@ -42,20 +44,28 @@ _records: list[GraphMetrics] = []
 
 
 @contextmanager
-def measured(metrics: GraphMetrics, *, recurring: bool = False) -> Iterator[None]:
-    """Adds what obtaining one executable took; `recurring` tells one for sizes whose bucket has one already."""
+def measured(metrics: GraphMetrics, *, recurring: bool = False, ahead: bool = False) -> Iterator[None]:
+    """Adds what obtaining one executable took: for sizes whose bucket has one already, for a bucket not needed yet."""
     before, began = compiled_here(), time.perf_counter()
     yield
     took, hit = time.perf_counter() - began, compiled_here() == before
     with _lock:
         metrics.exact += recurring
-        metrics.executables += not recurring
+        metrics.ahead += ahead
+        metrics.executables += not (recurring or ahead)
         metrics.cache_hits += hit
         metrics.load_time += took if hit else 0
         metrics.compile_time += 0 if hit else took
         if not hit:
-            new = "sizes that recur" if recurring else "new sizes or layouts"
-            metrics.misses.append("new graph" if metrics.executables + metrics.exact == 1 else new)
+            new = "sizes that recur" if recurring else "the next bucket" if ahead else "new sizes or layouts"
+            metrics.misses.append("new graph" if metrics.executables + metrics.exact == 1 and not ahead else new)
+
+
+def called(metrics: GraphMetrics) -> None:
+    """A program that was obtained ahead is needed."""
+    with _lock:
+        metrics.ahead -= 1
+        metrics.executables += 1
 
 
 def record(metrics: GraphMetrics) -> GraphMetrics:

@@ -14,12 +14,22 @@ from torch_neuronx.lowering.decompose import decompose
 from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.table import overload_name
 
+# Kept with the node: the next bucket is lowered in the background, and a trace there would show in all threads.
+_TRACED = "neuron_decomposed"
+
 
 def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
     """The op of a node as a graph of other ops, and the nodes whose values it takes.
 
     Raises NeedsExact when torch has no decomposition of it, or one that takes different ways for different sizes.
     """
+    known = node.meta.get(_TRACED)
+    if known is None:
+        known = node.meta[_TRACED] = _trace(node)
+    return known
+
+
+def _trace(node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
     op: Any = node.target
     name = overload_name(op)
     if torch.Tag.nondeterministic_seeded in op.tags:

@@ -61,9 +61,10 @@ class Node:
         def one(position: int, x: Any, s: Any) -> Any:
             if not isinstance(x, Value) or not isinstance(s, list):
                 return s
-            if is_mistaken(self.name, position) and not layout.is_padded(x):
+            dims = layout.dims_for(s, sources)
+            if is_mistaken(self.name, position) and x.shape != tuple(d.bound for d in dims):
                 return x  # of other sizes than it was traced with
-            return layout.with_dims(x, layout.dims_for(s, sources))
+            return layout.with_dims(x, dims)
 
         out = [one(i, x, s) for i, (x, s) in enumerate(zip(listed, self.sizes, strict=True))]
         return type(results)(out) if isinstance(results, (list, tuple)) else out[0]

@@ -29,7 +29,7 @@ def _backward(node: Node) -> Any:
     return _attend(node, masked(node, [(n, dims, 0) for n in ("grad_out", "query", "out", "logsumexp")]))
 
 
-def _attend(node: Node, changed: dict[str, Value]) -> Any:
+def _attend(node: Node, changed: dict[str, Any]) -> Any:
     if node["dropout_p"]:
         raise NeedsExact(f"{node.name} with dropout")
     length = node["query"].ndim - 2
@@ -40,6 +40,8 @@ def _attend(node: Node, changed: dict[str, Value]) -> Any:
         query, value = aligned(query, d, value, d)
     key, value = (layout.mask(x, [length], 0) for x in (key, value))
     changed |= {"query": query, "key": key, "value": value}
+    if "max_q" in node.arguments:  # lengths, which the row does not look at
+        changed |= {"max_q": query.shape[length], "max_k": key.shape[length]}
     if key.dims[length].padded:
         _hide_padding(node, changed, length)
     with _no_random_state():
@@ -58,7 +60,7 @@ def _no_random_state() -> Iterator[None]:
         program.rng_seed, program.rng_offset = kept
 
 
-def _hide_padding(node: Node, changed: dict[str, Value], length: int) -> None:
+def _hide_padding(node: Node, changed: dict[str, Any], length: int) -> None:
     query, key, bias = changed["query"], changed["key"], node["attn_bias"]
     if node["is_causal"]:
         if not same(size_of(query.dims[length]), size_of(key.dims[length])):
