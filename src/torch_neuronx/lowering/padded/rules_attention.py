@@ -13,7 +13,6 @@ from torch_neuronx.lowering.module import current
 from torch_neuronx.lowering.padded import layout
 from torch_neuronx.lowering.padded.rules import Node, aligned, masked, prefix, rule
 from torch_neuronx.lowering.padded.sizes import NeedsExact, same, size_of
-from torch_neuronx.lowering.value import Value
 
 
 @rule("aten::_scaled_dot_product_fused_attention_overrideable")
