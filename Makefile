@@ -15,7 +15,7 @@ cmake := $(or $(shell command -v cmake),$(abspath $(VENV))/bin/cmake)
 done := $(VENV)/.done
 sources = $(shell find src/torch_neuronx/csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: setup build test property soak lint format demo bench bench-compile conformance sanitize clean
+.PHONY: setup build test property soak lint format demo bench bench-compile zoo conformance sanitize clean
 
 setup: $(done)/test
 
@@ -31,6 +31,12 @@ editable = $(pip) --no-build-isolation -C editable.mode=inplace -C wheel.cmake=f
 
 $(done)/test $(done)/lint $(done)/demo: $(done)/%: $(done)/torch pyproject.toml
 	$(editable) ".[$*]"
+	touch $@
+
+# Of these the models and their weights are wanted; what else they ask for reads audio files, or needs another torch.
+$(done)/zoo: $(done)/torch pyproject.toml
+	$(editable) ".[zoo]"
+	$(pip) --no-deps facenet-pytorch resemblyzer torchcrepe
 	touch $@
 
 build: $(done)/torch
@@ -74,6 +80,9 @@ bench: build $(done)/test
 bench-compile: build $(done)/test
 	$(python) -m benchmarks.compiled
 	$(python) -m benchmarks.serving
+
+zoo: build $(done)/zoo
+	$(python) -m benchmarks.zoo
 
 conformance: build $(done)/test
 	$(python) -m conformance --tool $(CONFORMANCE) --jobs $(JOBS)

@@ -16,7 +16,7 @@ from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import supported
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.forms import Form, resolve
-from torch_neuronx.lowering.table import Writes, overload_name, rows
+from torch_neuronx.lowering.table import Writes, foreign, overload_name, rows
 from torch_neuronx.lowering.value import Sized, Value
 from torch_neuronx.lowering.views import contiguous_strides
 
@@ -203,6 +203,9 @@ def dispatch(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if op.namespace == "prim" or op is torch.ops.aten.detach.default:
         return args[0].device if op is torch.ops.prim.device.default else args[0]
     name = overload_name(op)
+    if name in foreign:
+        positional, named = bind_arguments(op, args, kwargs)
+        return wrap(foreign[name](*unwrap(positional), **unwrap(named)))
     form = resolve(name)
     if form.functional not in rows and not form.derived:
         with EmitMode():

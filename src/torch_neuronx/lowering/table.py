@@ -58,6 +58,20 @@ class Writes:
 
 rows: dict[str, Row] = {}
 steps: dict[str, Callable[..., Any]] = {}
+foreign: dict[str, Emit] = {}
+
+
+def lower_foreign(*names: str) -> Callable[[F], F]:
+    """Registers `emit` for operators of libraries that may be absent, whose Python cannot be traced.
+
+    In graphs only: eager calls run the library's Python. `emit` takes what the schema says, as a Row's.
+    """
+
+    def register(emit: F) -> F:
+        foreign.update(dict.fromkeys(names, emit))
+        return emit
+
+    return register
 
 
 def in_steps(*names: str) -> Callable[[F], F]:
