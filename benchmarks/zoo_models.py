@@ -240,7 +240,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(widths[0], 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        levels = []
+        levels: list[Any] = []
         for down in self.down:
             x = down(F.max_pool2d(levels[-1], 2) if levels else x)
             levels.append(x)

@@ -98,7 +98,8 @@ def _t5() -> Subject:
         "num_layers": 2,
         "num_heads": HEADS,
     }
-    config = hf.T5Config(**sizes, vocab_size=VOCABULARY, dropout_rate=0.0, decoder_start_token_id=0)
+    config = hf.T5Config(**sizes, vocab_size=VOCABULARY, dropout_rate=0.0)
+    config.decoder_start_token_id = 0
     return _predicting(hf.T5ForConditionalGeneration(config))
 
 

@@ -62,15 +62,16 @@ def test_a_growing_cache_is_padded_to_buckets() -> None:
     model = LLAMA.build().to("neuron")
     model.forward = torch.compile(model.forward, backend="neuron")
     assert torch.equal(_generate(model, ids, 14), _generate(LLAMA.build(), ids, 14))
-    assert sum(m["executables"] for m in torch_neuronx.get_dynamo_metrics()) <= 6
+    # the prompt, the first token, then 8, 16 and 24, each with room in the cache's storage and without
+    assert sum(m["executables"] for m in torch_neuronx.get_dynamo_metrics()) <= 8
 
 
 def test_sampling_with_the_cpus_numbers_gives_the_cpus_tokens() -> None:
     ids = families.token_ids(length=5)
     sampling = {"do_sample": True, "top_k": 20, "top_p": 0.95, "temperature": 1.5}
+    here, there = LLAMA.build(), LLAMA.build().to("neuron")
     torch.manual_seed(7)
-    want = _generate(LLAMA.build(), ids, 4, **sampling)
-    there = LLAMA.build().to("neuron")
+    want = _generate(here, ids, 4, **sampling)
     with debug.cpu_random():
         torch.manual_seed(7)
         got = _generate(there, ids, 4, **sampling)
