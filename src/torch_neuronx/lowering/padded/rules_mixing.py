@@ -114,6 +114,8 @@ def _variance(node: Node) -> Any:
     kept = kept / hlo.broadcast_to(count, kept.shape)
     centred = layout.mask(layout.with_dims(values - hlo.broadcast_to(kept, values.shape), x.dims), dims, 0)
     squares = hlo.sum_(layout.physical(centred) * layout.physical(centred), dims, keep)
+    if isinstance(correction, Value):
+        correction = hlo.convert(correction, count.dtype)
     free = hlo.maximum(count - correction, hlo.constant(0, count.dtype))
     variance = squares / hlo.broadcast_to(free, squares.shape)
     if node.name == "aten::std.correction":
