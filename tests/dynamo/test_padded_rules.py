@@ -163,7 +163,6 @@ CASES: dict[str, Case] = {
     ),
     "repetitions": (lambda x: (x.repeat(2, 3), x.repeat(2, 1, 2), x.repeat(x.shape[0], 1)), lambda n: [R(n, n + 1)]),
     "the place of the smallest": (lambda x: (x.argmin(), x.argmax(), x.argmin(1)), lambda n: [R(n, n + 1)]),
-    "a size as a correction": (lambda x: torch.var_mean(x, correction=x.shape[0] // 4), lambda n: [R(n, n + 1)]),
     "losses": (
         lambda x, y: (F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.huber_loss(x, y, reduction="sum")),
         lambda n: [R(n, 4), R(n, 4)],
