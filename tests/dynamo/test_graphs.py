@@ -379,3 +379,14 @@ def test_a_graph_that_is_let_go_frees_its_memory() -> None:
     gc.collect()
     assert made
     assert all(graph() is None for graph in made)
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: torch.nn.functional.avg_pool1d(x, 3), torch.arange(54).reshape(2, 3, 9)),
+        (lambda x: x**2.5, torch.rand(7).bfloat16()),
+    ],
+)
+def test_constants_that_torch_converts(f: Callable, x: torch.Tensor) -> None:
+    torch.testing.assert_close(compiled(f)(x.to(D)).cpu(), f(x))

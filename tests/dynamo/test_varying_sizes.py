@@ -51,6 +51,7 @@ CASES: dict[str, Case] = {
         lambda x: x.view(2, x.shape[1], 2, 3).transpose(1, 2).reshape(4, x.shape[1], 3).sum(1),
         lambda n: [R(2, n, 6)],
     ),
+    "copies of rows": (lambda x: torch.unbind_copy(x, 0), lambda n: [R(3, n)]),
     "statistics of layer norm": (lambda x: torch.native_layer_norm(x, [6], None, None, 1e-5), lambda n: [R(2, n, 6)]),
     "layer norm": (lambda x: F.layer_norm(x, (6,)), lambda n: [R(2, n, 6)]),
     "cat": (lambda x, y: torch.cat([x, y], 1).softmax(1), lambda n: [R(4, n), R(4, n + 2)]),
@@ -216,3 +217,12 @@ def test_a_transformer_trains_at_every_length(fused: bool) -> None:
     for record in metrics.get_dynamo_metrics():
         assert record["exact_because"] is None
         assert record["executables"] == 3  # 8, 16, 24
+
+
+def test_statistics_that_tracing_takes_for_full_are_empty() -> None:
+    call = torch.compile(
+        lambda x, m, v: torch.native_batch_norm(x, None, None, m, v, False, 0.1, 1e-5), backend="neuron", dynamic=True
+    )
+    for n in (3, 5):
+        got = call(R(2, n, n + 1, device=D), torch.zeros(n, device=D), torch.ones(n, device=D))
+        assert [t.shape for t in got] == [(2, n, n + 1), (0,), (0,)]

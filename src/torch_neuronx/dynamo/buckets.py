@@ -179,8 +179,10 @@ class Varying:
                 returns[k] = ("integer", _at(node.meta["val"] if isinstance(node, fx.Node) else node, exact))
         for k, node in self._varying_outputs():
             kind, index = (returns[k] or (None, 0))[:2]
-            if kind == "result":
-                results[index] = replace(results[index], layout=self._layout(node, exact))
+            layout = self._layout(node, exact)
+            # less than that is what tracing takes for full: statistics of batch norm in eval mode
+            if kind == "result" and layout.extent <= results[index].storage_numel:
+                results[index] = replace(results[index], layout=layout)
         for i, (_, index) in zip(self.writes, returns[len(output_nodes(self.module.graph)) :], strict=True):
             results[index] = replace(results[index], layout=self._layout(self.placeholders[i], exact))
         for k, (root, window) in self.aliases.of_outputs.items():

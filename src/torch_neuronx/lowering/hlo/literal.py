@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_neuronx.lowering.dtypes import element_type, numpy_dtype, tensor_type
 from torch_neuronx.lowering.value import NUMBER, Scalar, Value, number_dtype, static_dims
@@ -21,7 +22,7 @@ def _splat(x: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> ir.Attribute:
     if dtype.is_floating_point:
         value = float(np.asarray(x).astype(np.float64))
         return ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element_type(dtype), value))
-    bits = int(torch.tensor(x).to(dtype)) if not isinstance(x, (bool, int)) else int(x)
+    bits = int(x) if isinstance(x, (bool, int)) else _as_integer(x, dtype)
     if dtype is torch.bool:
         return ir.DenseElementsAttr.get_splat(kind, ir.BoolAttr.get(bool(x)))
     width = torch.iinfo(dtype).bits
@@ -29,6 +30,12 @@ def _splat(x: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> ir.Attribute:
     if dtype.is_signed and wrapped >> (width - 1):
         wrapped -= 1 << width
     return ir.DenseElementsAttr.get_splat(kind, ir.Attribute.parse(f"{wrapped} : {element_type(dtype)}"))
+
+
+def _as_integer(x: Any, dtype: torch.dtype) -> int:
+    """As torch converts it; a graph that is being emitted does not see how."""
+    with _disable_current_modes():
+        return int(torch.tensor(x).to(dtype))
 
 
 def _complex_array(array: np.ndarray, dtype: torch.dtype) -> np.ndarray:

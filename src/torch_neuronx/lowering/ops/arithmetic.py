@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import HALVES, REDUCED, is_integral
@@ -241,7 +242,8 @@ def pow_tensor_scalar(self: Scalar, exponent: Scalar) -> Value:
         return apply(power, self, exponent)
     dtype, (x, _) = promote(self, exponent)
     if dtype in HALVES:
-        exponent = torch.tensor(exponent, dtype=dtype).item()  # the CPU rounds it
+        with _disable_current_modes():  # a graph that is being emitted does not see this
+            exponent = torch.tensor(exponent, dtype=dtype).item()  # the CPU rounds it
     steps_in = (torch.bfloat16,) if exponent in (3, -2) else ()
     return apply(lambda v: power_by_number(v, exponent), x, steps_in=steps_in)
 

@@ -45,9 +45,16 @@ def _group_norm(node: Node) -> Any:
     return node.sized(node.emit({"N": x.shape[0]}))
 
 
-@mixing("aten::_native_batch_norm_legit_no_training")
-def _batch_norm_inference(node: Node) -> Sequence[Mix]:
-    return [("input", [1], None)]
+@rule("aten::_native_batch_norm_legit_no_training")
+def _batch_norm_inference(node: Node) -> Any:
+    _align_channels(node)
+    return node.sized(node.emit())
+
+
+def _align_channels(node: Node) -> None:
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        if isinstance(node.arguments.get(name), Value):
+            _, node.arguments[name] = aligned(node["input"], 1, node[name], 0)
 
 
 @rule(
@@ -58,9 +65,7 @@ def _batch_norm(node: Node) -> Any:
     x = node["input"]
     if node.name in ("aten::native_batch_norm", "aten::_native_batch_norm_legit"):
         raise NeedsExact(f"{node.name} writes its statistics")
-    for name in ("weight", "bias", "running_mean", "running_var"):
-        if isinstance(node.arguments.get(name), Value):
-            _, node.arguments[name] = aligned(x, 1, node[name], 0)
+    _align_channels(node)
     if not node["training"] and node.name != "aten::_native_batch_norm_legit.no_stats":
         return node.sized(node.emit())
     over = [d for d in range(x.ndim) if d != 1]

@@ -202,14 +202,14 @@ def _split(node: Node) -> Any:
         return _split_varying(node, prefix(x, d), d)
     out = node.emit()
     rest = [*x.dims[:d], *x.dims[d + 1 :]]
-    if node.name == "aten::unbind.int":
+    if "unbind" in node.name:
         return [layout.with_dims(o, rest) for o in out]
     return [layout.with_dims(o, [*x.dims[:d], Dim.static(o.shape[d]), *x.dims[d + 1 :]]) for o in out]
 
 
 def _split_varying(node: Node, x: Value, d: int) -> list[Value]:
     """How many parts there are is known; where they begin is the sum of the sizes before."""
-    if node.name == "aten::unbind.int":
+    if "unbind" in node.name:
         raise NeedsExact(f"{node.name} along a dimension of varying size")
     parts: list[Value] = []
     at: Any = 0
