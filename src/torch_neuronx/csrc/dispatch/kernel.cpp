@@ -280,7 +280,8 @@ void draw_random_state(const Entry& entry, CallView& call, const Operator& op) {
   call.params[static_cast<size_t>(call.rng_param) + 1] = static_cast<int64_t>(offset);
 }
 
-constexpr int kMostResizes = 6;  // each is followed by a retry with the new key; not all out= arguments are found at once
+// Each is followed by a retry with the new key: not all out= arguments are found at once.
+constexpr int kMostResizes = 6;
 
 }  // namespace
 
