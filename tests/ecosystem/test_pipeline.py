@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers as hf
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.ecosystem import families
@@ -76,6 +77,7 @@ def _train(*, on_cpu: bool) -> tuple[list[float], torch.device]:
 
 
 def test_accelerates_loop_has_the_cpus_losses() -> None:
+    AcceleratorState._reset_state(reset_partial_state=True)  # what an earlier Trainer on the CPU has left
     losses, device = _train(on_cpu=False)
     assert device.type == "neuron"
     wanted, _ = _train(on_cpu=True)
