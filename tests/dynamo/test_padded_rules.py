@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_neuronx.dynamo import metrics
+from torch_neuronx.lowering.padded.decomposed import without_tracing
 
 D = "neuron"
 R = torch.randn
@@ -313,3 +314,21 @@ def test_a_window_on_an_input_begins_where_it_was_asked_to() -> None:
     x = torch.arange(16)
     for at in (7, 3, 5):
         assert torch.equal(call(x.to(D), at).cpu(), x.as_strided((2, 2), (1, 2), at))
+
+
+def test_in_the_background_nothing_is_traced() -> None:
+    """A trace shows in all threads; a bucket made ahead that would need one is not made, and here that means exact."""
+    call = torch.compile(lambda x, y: F.huber_loss(x, y), backend="neuron", dynamic=True)
+    x, y = R(9, 4), R(9, 4)
+    with without_tracing():
+        torch.testing.assert_close(call(x.to(D), y.to(D)).cpu(), F.huber_loss(x, y))
+    (record,) = metrics.get_dynamo_metrics()
+    assert record["exact_because"] == "aten.huber_loss.default is to be traced first"
+
+
+def test_equal_graphs_of_which_different_things_are_known() -> None:
+    """One graph for all orders of a norm, taken apart by what is known of the order: not one program on disk."""
+    call = torch.compile(lambda x, p: x.norm(p), backend="neuron", dynamic=True)
+    x = R(5, 5)
+    for p in (2, 0, 1, 3, -1, -2):
+        torch.testing.assert_close(call(x.to(D), p).cpu(), x.norm(p))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import nullcontext, suppress
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch_neuronx.debug import tracking
 from torch_neuronx.dynamo import artifacts, metrics
 from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying, is_varying
-from torch_neuronx.dynamo.identity import graph_identity
+from torch_neuronx.dynamo.identity import graph_identity, known_of_sizes
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
 from torch_neuronx.dynamo.resolver import weakly
 from torch_neuronx.dynamo.settings import Settings, copies_cpu_inputs
@@ -28,6 +28,7 @@ from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
+from torch_neuronx.lowering.padded.decomposed import without_tracing
 from torch_neuronx.lowering.padded.graph import Request, lower_padded
 from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
@@ -196,7 +197,7 @@ class CompiledGraph:
         request, exact = varying.request(described)
         call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         call = varying.canonical(call)
-        identity = f"{self.identity} {request!r} {call!r}"
+        identity = f"{self._padded_identity} {request!r} {call!r}"
         known = self._buckets.get(identity)
         if known is None:
             try:
@@ -212,10 +213,15 @@ class CompiledGraph:
         self._look_ahead(call, request, varying.sizes_of(described), device)
         return run_entry(varying.at_sizes(known, exact))
 
+    @cached_property
+    def _padded_identity(self) -> str:
+        """Equal graphs are taken apart in different ways where different things are known of their sizes."""
+        return f"{self.identity} {known_of_sizes(self.module)}"
+
     def _bucket(
         self, identity: str, call: Call, request: Request, device: int, *, ahead: bool = False
     ) -> executables.Obtained:
-        with metrics.measured(self.metrics, ahead=ahead):
+        with metrics.measured(self.metrics, ahead=ahead), without_tracing() if ahead else nullcontext():
             source = self._source(identity, lambda: lower_padded(self.module, call, request))
             found = executables.obtain(source, device)
         if ahead:
@@ -231,7 +237,7 @@ class CompiledGraph:
             if following is None:
                 continue
             larger, wanted = following
-            identity = f"{self.identity} {wanted!r} {larger!r}"
+            identity = f"{self._padded_identity} {wanted!r} {larger!r}"
             if identity not in self._buckets:
                 self._tiers.ahead(identity, partial(self._bucket, identity, larger, wanted, device, ahead=True))
 

@@ -17,6 +17,22 @@ def graph_identity(module: fx.GraphModule) -> str:
     return digest.hexdigest()
 
 
+def known_of_sizes(module: fx.GraphModule) -> str:
+    """SHA-256 over what was found out about the sizes of a graph while it was traced: guards, ranges, equalities."""
+    traced = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
+    sizes = [
+        s for v in traced for s in (v.shape if isinstance(v, torch.Tensor) else (v,)) if isinstance(s, torch.SymInt)
+    ]
+    if not sizes:
+        return ""
+    env = sizes[0].node.shape_env
+    symbols = {x for s in sizes for x in s.node.expr.free_symbols}
+    known = {str(g.expr) for g in env.guards if g.expr.free_symbols & symbols}
+    known |= {f"{s} in {r}" for s, r in env.var_to_range.items() if s in symbols}
+    known |= {f"{s} = {x}" for s, x in env.replacements.items() if x.free_symbols & symbols}
+    return hashlib.sha256("\n".join(sorted(known)).encode()).hexdigest()
+
+
 def _lines(module: fx.GraphModule) -> list[str]:
     numbers = {node: i for i, node in enumerate(module.graph.nodes)}
     lines = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +21,23 @@ from torch_neuronx.lowering.table import overload_name
 _TRACED = "neuron_decomposed"
 
 
+class _Here(threading.local):
+    traces: bool = True
+
+
+_here = _Here()
+
+
+@contextmanager
+def without_tracing() -> Iterator[None]:
+    """Inside, what is not traced yet is not: other threads that call compiled functions meanwhile would be refused."""
+    before, _here.traces = _here.traces, False
+    try:
+        yield
+    finally:
+        _here.traces = before
+
+
 def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
     """The op of a node as a graph of other ops, and the nodes whose values it takes.
 
@@ -25,6 +45,8 @@ def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
     """
     known = node.meta.get(_TRACED)
     if known is None:
+        if not _here.traces:
+            raise NeedsExact(f"{node.target} is to be traced first")
         known = node.meta[_TRACED] = _trace(node)
     return known
 
