@@ -11,8 +11,8 @@ import torch
 
 from torch_neuronx.aot.errors import BundleError
 from torch_neuronx.aot.manifest import Leaf, Symbol
-from torch_neuronx.dynamo.buckets import ladder
 from torch_neuronx.lowering.expressions import NotExpressible, from_size
+from torch_neuronx.lowering.padded.ladder import ladder
 
 MOST_PROGRAMS: Final = 64
 

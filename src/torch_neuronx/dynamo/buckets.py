@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 import os
 from dataclasses import dataclass, replace
@@ -17,20 +16,12 @@ from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.lowering.expressions import evaluate
 from torch_neuronx.lowering.graph import output_nodes, written_positions
 from torch_neuronx.lowering.padded.graph import Entering, Request
+from torch_neuronx.lowering.padded.ladder import ladder
 from torch_neuronx.lowering.spec import Call
 from torch_neuronx.lowering.views import Layout
 
 # For tests: what lies behind an input's elements is NaN, or 123 where there is none, instead of zeros.
 POISON = "TORCH_NEURONX_POISON_PADDING"
-
-
-def ladder(n: int, buckets: tuple[int, ...]) -> int:
-    """The first size that holds n: of `buckets`, else of 2^k and 3 * 2^k, multiples of 8 from 16 on."""
-    if buckets and n <= buckets[-1]:
-        return buckets[bisect.bisect_left(buckets, n)]
-    power = 1 << max(n - 1, 0).bit_length()
-    between = power // 4 * 3
-    return between if n <= between and between % 8 == 0 else max(power, 8)
 
 
 @dataclass(frozen=True)

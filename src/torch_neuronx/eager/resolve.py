@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torch_neuronx.compiler import executables
+from torch_neuronx.eager import growing
 from torch_neuronx.eager.interrupts import held_back
 from torch_neuronx.lowering.errors import Refused, ResizeNeeded, Unsupported
 from torch_neuronx.lowering.spec import Call, ScalarSpec, Slot, TensorSpec
@@ -39,7 +40,13 @@ def resolve(
             call = Call(
                 name, _arguments(name, args), tuple(slot_of(s) for s in slots), params, rng if rng >= 0 else None
             )
+            form = growing.look(call)
+            shared = None if form is None else growing.serve(form, device)
+            if shared is not None:
+                return (*run_entry(shared[0]), shared[1])
             entry = executables.obtain(executables.source_of(call), device)
+            if form is not None:
+                growing.note(form, entry, device)
     except ResizeNeeded as needed:
         return "resize", tuple((p, lay.sizes, lay.strides) for p, lay in needed.resized.items())
     except Unsupported as reason:

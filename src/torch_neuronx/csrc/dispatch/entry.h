@@ -36,6 +36,14 @@ struct ReturnSpec {
   int64_t offset = 0;                             // of a view, from where the viewed tensor starts
 };
 
+// One argument of a program whose inputs are padded: a tensor's elements from its first one on, in an array of
+// `capacity` elements, or the array of a slot as it is.
+struct InputSpec {
+  int64_t tensor = -1;  // index among the call's tensors, or -1
+  int64_t slot = -1;    // index among the call's slots, when `tensor` is -1
+  int64_t capacity = 0;
+};
+
 struct Entry {
   bool fallback = false;  // run on the CPU; `reason` says why
   std::string reason;
@@ -46,6 +54,10 @@ struct Entry {
   uint64_t rng_blocks = 0;
   // Results take the sizes of the first tensor argument: the key was flattened to its element count.
   bool like_first = false;
+  bool padded = false;  // the program takes `inputs`, and `sizes` behind the call's parameters
+  bool poison = false;  // for tests: padding that is made is NaN or 123 instead of zeros
+  std::vector<InputSpec> inputs = {};
+  std::vector<int64_t> sizes = {};
   std::vector<std::pair<std::string, std::string>> checks;  // (exception name, message)
 
   Entry() = default;

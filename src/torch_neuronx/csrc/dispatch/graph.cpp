@@ -1,16 +1,13 @@
 // A compiled graph is a call with a long list of arguments: the same key, cache and launch as an operator's.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/function_schema.h>
-#include <ATen/ops/from_blob.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <cmath>
-#include <cstring>
 #include <memory>
 
 #include "device/allocator.h"
-#include "dispatch/launch_lock.h"
 #include "dispatch/operator.h"
+#include "dispatch/padding.h"
 #include "dispatch/python_call.h"
 #include "errors.h"
 #include "gil.h"
@@ -129,19 +126,6 @@ PyObject* run_graph(PyObject*, PyObject* const* args, Py_ssize_t count) {
   });
 }
 
-// Bytes behind a tensor's elements that no result may depend on: zeros, or what would show at once.
-void fill(char* from, size_t nbytes, c10::ScalarType dtype, bool poison) {
-  std::memset(from, 0, nbytes);
-  if (!poison) {
-    return;
-  }
-  const at::Tensor pad = at::from_blob(from, {static_cast<int64_t>(nbytes / c10::elementSize(dtype))}, dtype);
-  const bool has_nan = c10::isFloatingType(dtype) || c10::isComplexType(dtype);
-  pad.fill_(has_nan                          ? c10::Scalar(std::nan(""))
-            : dtype == c10::ScalarType::Bool ? c10::Scalar(true)
-                                             : c10::Scalar(123));
-}
-
 // with_capacity(tensor, elements, poison) -> the tensor, its storage as long as that; itself when it is so already.
 PyObject* with_capacity(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
@@ -152,28 +136,14 @@ PyObject* with_capacity(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (tensor.storage().nbytes() == wanted) {
       return Py_NewRef(args[0]);
     }
-    int64_t extent = tensor.numel() == 0 ? 0 : 1;
-    for (int64_t d = 0; d < tensor.dim() && tensor.numel() > 0; ++d) {
-      extent += (tensor.size(d) - 1) * tensor.stride(d);
-    }
     const at::AutoDispatchBelowADInplaceOrView below;
-    if (extent > capacity || tensor.is_conj() || tensor.is_neg()) {
+    if (extent_of(tensor) > capacity || tensor.is_conj() || tensor.is_neg()) {
       tensor = tensor.resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous);
-      extent = tensor.numel();
     }
-    DeviceBuffer& old = DeviceBuffer::of(tensor);
-    std::vector<char> bytes(wanted);
-    const auto used = static_cast<size_t>(extent) * tensor.itemsize();
-    if (old.handle != nullptr && used > 0) {
-      const LaunchLock lock;
-      const auto* memory = static_cast<const char*>(runtime::host_pointer(old.handle));
-      std::memcpy(bytes.data(), memory + static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize(), used);
-    }
-    fill(bytes.data() + used, wanted - used, tensor.scalar_type(), PyObject_IsTrue(args[2]) == 1);
-    auto storage = new_storage(wanted, tensor.device().index());
-    DeviceBuffer::of(*storage).replace(
-        runtime::from_host(bytes.data(), tensor.scalar_type(), capacity, tensor.device().index()), tensor.scalar_type(),
-        capacity);
+    const c10::DeviceIndex device = tensor.device().index();
+    auto storage = new_storage(wanted, device);
+    DeviceBuffer::of(*storage).replace(padded_copy(tensor, capacity, PyObject_IsTrue(args[2]) == 1),
+                                       tensor.scalar_type(), capacity);
     auto impl = c10::make_intrusive<c10::TensorImpl>(
         c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), tensor.dtype());
     impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());

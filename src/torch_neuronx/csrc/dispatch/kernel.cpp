@@ -9,6 +9,7 @@
 #include "dispatch/deferred.h"
 #include "dispatch/launch_lock.h"
 #include "dispatch/operator.h"
+#include "dispatch/padding.h"
 #include "dispatch/parameters.h"
 #include "dispatch/python_call.h"
 #include "errors.h"
@@ -51,6 +52,23 @@ Ref argument_tuple(const CallView& call) {
   return tuple;
 }
 
+// The arguments of a padded program: see InputSpec.
+Ref padded_tuple(const Entry& entry, const CallView& call) {
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(entry.inputs.size() + 1)));
+  Py_ssize_t i = 0;
+  for (const InputSpec& input : entry.inputs) {
+    const TensorLeaf* leaf = input.tensor < 0 ? nullptr : &call.tensors[static_cast<size_t>(input.tensor)];
+    const SlotLeaf& slot = call.slots[static_cast<size_t>(leaf == nullptr ? input.slot : leaf->slot)];
+    materialise(slot);
+    const bool as_it_is = leaf == nullptr || (slot.numel == input.capacity && leaf->tensor.storage_offset() == 0);
+    PyTuple_SET_ITEM(tuple.get(), i++,
+                     as_it_is ? Py_NewRef(slot.buffer->handle)
+                              : padded_copy(leaf->tensor, input.capacity, entry.poison));
+  }
+  PyTuple_SET_ITEM(tuple.get(), i, parameter_array(call.params, call.device));
+  return tuple;
+}
+
 // Storages for the fresh results, before anything runs: a launch that does not fit the memory limit
 // must fail while the arguments it would donate are still whole.
 using Storages = c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 4>;
@@ -66,8 +84,11 @@ Storages reserve_results(const Entry& entry, c10::DeviceIndex device) {
 }
 
 at::Tensor fresh_tensor(const ResultSpec& result, PyObject* array, c10::intrusive_ptr<c10::StorageImpl> storage,
-                        const CallView& call, bool like_first) {
+                        const CallView& call, bool like_first, bool padded) {
   DeviceBuffer::of(*storage).replace(array, result.dtype, result.storage_numel);
+  if (padded) {  // torch sees the storage that the tensor needs
+    storage->set_nbytes(static_cast<size_t>(c10::multiply_integers(result.sizes)) * c10::elementSize(result.dtype));
+  }
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
                                                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                    c10::scalarTypeToTypeMeta(result.dtype));
@@ -108,7 +129,7 @@ std::vector<at::Tensor> take_results(const Entry& entry, PyObject* arrays, CallV
     const ResultSpec& result = entry.results[i];
     PyObject* array = PySequence_Fast_GET_ITEM(arrays, static_cast<Py_ssize_t>(i));
     if (result.kind == ResultKind::Fresh) {
-      tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry.like_first);
+      tensors[i] = fresh_tensor(result, Py_NewRef(array), std::move(storages[i]), call, entry.like_first, entry.padded);
     } else if (result.kind == ResultKind::Write) {
       call.slots[static_cast<size_t>(result.slot)].buffer->replace(Py_NewRef(array), result.dtype,
                                                                    result.storage_numel);
@@ -159,7 +180,7 @@ Launched launch(const Entry& entry, CallView& call, const Operator& op) {
   static PyObject* consume_token = const_name("consume_token");
   static PyObject* consume_results = const_name("consume_with_handlers");
 
-  const Ref arguments = argument_tuple(call);
+  const Ref arguments = entry.padded ? padded_tuple(entry, call) : argument_tuple(call);
   PyObject* const call_args[] = {arguments.get(), Py_True};
   const Ref ran(PyObject_Vectorcall(entry.execute, call_args, 1, with_tokens));
   if (!ran) {
@@ -317,6 +338,7 @@ void run_call(const c10::FunctionSchema& schema, Operator& op, torch::jit::Stack
     if (call.rng_param >= 0) {
       draw_random_state(*entry, call, op);
     }
+    call.params.append(entry->sizes.begin(), entry->sizes.end());
     const auto results = execute(entry, call, op);
     push_returns(*entry, results, schema, stack);
     count_native(op);

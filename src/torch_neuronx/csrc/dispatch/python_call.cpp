@@ -166,7 +166,19 @@ ResultSpec result_spec(PyObject* t) {
           PyLong_AsLongLong(PyTuple_GET_ITEM(t, 5))};
 }
 
-// ("run", execute, handlers, results, returns, rng_blocks, checks)
+// (((tensor, slot, capacity), ...), sizes, poison)
+void read_padding(PyObject* padding, Entry& entry) {
+  PyObject* inputs = PyTuple_GET_ITEM(padding, 0);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); ++i) {
+    const auto numbers = int_vector(PyTuple_GET_ITEM(inputs, i));
+    entry.inputs.push_back({numbers.at(0), numbers.at(1), numbers.at(2)});
+  }
+  entry.sizes = int_vector(PyTuple_GET_ITEM(padding, 1));
+  entry.poison = PyObject_IsTrue(PyTuple_GET_ITEM(padding, 2)) == 1;
+  entry.padded = true;
+}
+
+// ("run", execute, handlers, results, returns, rng_blocks, checks[, padding])
 std::shared_ptr<const Entry> run_entry(PyObject* answer, bool flat) {
   auto entry = std::make_shared<Entry>();
   entry->execute = Py_NewRef(PyTuple_GET_ITEM(answer, 1));
@@ -186,6 +198,9 @@ std::shared_ptr<const Entry> run_entry(PyObject* answer, bool flat) {
     entry->checks.emplace_back(text(PyTuple_GET_ITEM(check, 0)), text(PyTuple_GET_ITEM(check, 1)));
   }
   entry->like_first = flat;
+  if (PyTuple_GET_SIZE(answer) > 7) {
+    read_padding(PyTuple_GET_ITEM(answer, 7), *entry);
+  }
   return entry;
 }
 

@@ -233,16 +233,16 @@ def _leave(
 
 def _fresh(x: Value, results: list[Result], made: list[Value]) -> Any:
     """x in memory in the order of its dimensions."""
-    stored = hlo.to_storage(_dense(x))
+    stored = hlo.to_storage(dense(x))
     results.append(Result("fresh", x.dtype, Layout(stored.shape, (1,))))
     made.append(stored)
     return ("result", len(made) - 1)
 
 
-def _dense(x: Value) -> Value:
+def dense(x: Value) -> Value:
     """The valid elements one after the other, in an array with room for the largest size."""
     moving = [d for d in x.dims if d.padded or d.bound != 1]
-    if layout.is_prefix(moving[0]) and not any(d.padded for d in moving[1:]):
+    if not moving or (layout.is_prefix(moving[0]) and not any(d.padded for d in moving[1:])):
         return hlo.flatten(layout.physical(x))
     total: Any = math.prod([sympy.sympify(size_of(d)) for d in x.dims])
     room = math.prod(x.shape)
