@@ -7,6 +7,7 @@ memory are let go; those still wanted are read again from disk.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,19 @@ SHARE: Final = 0.6  # of the mappings a process may have
 
 _lock = threading.Lock()
 _since = 0
+_holders: list[Callable[[], None]] = []
+
+
+def on_letting_go(forget: Callable[[], None]) -> None:
+    """Registers what drops the executables that somebody keeps beside the core."""
+    _holders.append(forget)
+
+
+def let_go() -> None:
+    """Drops every executable in memory; those still wanted are read again from disk."""
+    for forget in _holders:
+        forget()
+    _C.clear_executables()
 
 
 def one_more() -> None:
@@ -29,7 +43,7 @@ def one_more() -> None:
         if due:
             _since = 0
     if due and mappings() > SHARE * most_mappings():
-        _C.clear_executables()
+        let_go()
 
 
 def mappings() -> int:

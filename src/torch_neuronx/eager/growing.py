@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from torch_neuronx.compiler import executables
+from torch_neuronx.compiler import executables, residents
 from torch_neuronx.compiler.executables import Interface, Obtained, ResultInfo, Source
 from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.errors import Refused, Unsupported
@@ -87,6 +87,9 @@ def clear() -> None:
     """Forgets what was seen, and the executables."""
     with _lock:
         _families.clear()
+
+
+residents.on_letting_go(clear)
 
 
 def refusals() -> dict[str, int]:
