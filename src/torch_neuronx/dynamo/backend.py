@@ -11,6 +11,7 @@ from torch import fx
 
 from torch_neuronx.dynamo.graph import CompiledGraph
 from torch_neuronx.dynamo.settings import Settings
+from torch_neuronx.lowering.graph import output_nodes
 
 
 def neuron(
@@ -39,4 +40,13 @@ def neuron(
 def _compile(module: fx.GraphModule, inputs: Sequence[Any], *, kind: str, settings: Settings) -> CompiledGraph:
     if not torch.neuron.is_available():  # type: ignore[attr-defined]
         raise RuntimeError("torch.compile(backend='neuron') needs the neuron device, which is not available")
-    return CompiledGraph(module, kind, settings)
+    return CompiledGraph(module, kind, settings, _saved(module) if kind == "forward" else frozenset())
+
+
+def _saved(module: fx.GraphModule) -> frozenset[int]:
+    """The outputs of a forward graph that only its backward sees; none where AOTAutograd does not tell."""
+    context = torch._guards.TracingContext.try_get()
+    known = context.fw_metadata if context is not None else None
+    if known is None or any(type(m).__name__ != "PlainTensorMeta" for m in known.subclass_fw_graph_out_meta):
+        return frozenset()
+    return frozenset(range(known.num_forward, len(output_nodes(module.graph))))

@@ -35,7 +35,10 @@ class _Source:
 class Varying:
     """The symbols of one graph."""
 
-    def __init__(self, module: fx.GraphModule, buckets: tuple[int, ...], aliases: Aliases) -> None:
+    def __init__(
+        self, module: fx.GraphModule, buckets: tuple[int, ...], aliases: Aliases, saved: frozenset[int] = frozenset()
+    ) -> None:
+        """`saved` are outputs that only this graph's backward sees."""
         self.module, self.buckets, self.aliases = module, buckets, aliases
         self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.sources: dict[str, _Source] = {}
@@ -44,6 +47,9 @@ class Varying:
         for i, node in enumerate(self.placeholders):
             self._find(i, node.meta.get("val"))
         self.written = written_positions(module.graph)
+        roots = {root for root, _ in aliases.of_outputs.values()}
+        views = {*aliases.of_inputs, *aliases.of_outputs}
+        self.kept = tuple(k for k, _ in self._varying_outputs() if k in saved and k not in roots | views)
         self.entering = tuple(i for i, n in enumerate(self.placeholders) if _is_symbolic(n.meta.get("val")))
 
     def _find(self, position: int, traced: Any) -> None:
@@ -95,15 +101,18 @@ class Varying:
     def arguments(self, args: list[Any]) -> list[Any]:
         """The arguments of the padded program: inputs in storages of their largest size, then sizes and strides."""
         sizes = self.sizes(args)
-        bounds = {self.symbols[name]: b for name, b in self.bounds(sizes).items()}
+        exact, bounds = self._symbols(sizes), self._symbols(self.bounds(sizes))
         poison = os.environ.get(POISON, "0") not in ("", "0")
         out, strides, forms = list(args), [], 0
         for k, i in enumerate(self.entering):
             traced = self.placeholders[i].meta["val"]
             out[i] = _C.with_capacity(args[i].detach(), math.prod(_at(n, bounds) for n in traced.shape), poison)
             strides += out[i].stride()
-            forms |= _lies_padded(out[i], traced) << k
+            forms |= _lies(out[i], self._padded(self.placeholders[i], exact, bounds)) << k
         return [*out, *sizes.values(), *strides, forms]
+
+    def _symbols(self, numbers: dict[str, int]) -> dict[Any, int]:
+        return {self.symbols[name]: n for name, n in numbers.items()}
 
     def sizes_of(self, args: tuple[Any, ...]) -> dict[str, int]:
         """The sizes of a call whose arguments `args` describe."""
@@ -115,13 +124,14 @@ class Varying:
     def request(self, args: tuple[Any, ...]) -> tuple[Request, dict[Any, int]]:
         """What the program of such a call serves, and the sizes of this call. `args` describe its arguments."""
         found = self.sizes_of(args)
-        exact = {self.symbols[name]: n for name, n in found.items()}
+        exact = self._symbols(found)
         first = len(self.placeholders)
         at, forms = first + len(self.sources), args[-1]
         entering = []
         for k, i in enumerate(self.entering):
             ndim = self.placeholders[i].meta["val"].ndim
-            entering.append((i, Entering(None if forms >> k & 1 else tuple(range(at, at + ndim)))))
+            order = tuple(self._layout(self.placeholders[i], exact).order)
+            entering.append((i, Entering(None, order) if forms >> k & 1 else Entering(tuple(range(at, at + ndim)))))
             at += ndim
         return (
             Request(
@@ -131,6 +141,7 @@ class Varying:
                 tuple((k, tuple(self._layout(n, exact).order)) for k, n in self._varying_outputs()),
                 tuple(sorted({*self.aliases.of_inputs, *self.aliases.of_outputs})),
                 tuple((i, tuple(self._layout(self.placeholders[i], exact).order)) for i in self.writes),
+                self.kept,
             ),
             exact,
         )
@@ -168,9 +179,10 @@ class Varying:
         for k, node in enumerate(output_nodes(self.module.graph)):
             if isinstance(returns[k], tuple) and returns[k][0] == "integer":
                 returns[k] = ("integer", _at(node.meta["val"] if isinstance(node, fx.Node) else node, exact))
+        bounds = self._symbols(self.bounds({str(symbol): n for symbol, n in exact.items()}))
         for k, node in self._varying_outputs():
             kind, index = (returns[k] or (None, 0))[:2]
-            layout = self._layout(node, exact)
+            layout = self._padded(node, exact, bounds) if k in self.kept else self._layout(node, exact)
             # less than that is what tracing takes for full: statistics of batch norm in eval mode
             if kind == "result" and layout.extent <= results[index].storage_numel:
                 results[index] = replace(results[index], layout=layout)
@@ -191,6 +203,16 @@ class Varying:
         shape, strides = (tuple(_at(n, sizes) for n in x) for x in (traced.shape, traced.stride()))
         layout = Layout(shape, strides)
         return layout if layout.dense else without_holes(layout)
+
+    def _padded(self, node: fx.Node, exact: dict[Any, int], bounds: dict[Any, int]) -> Layout:
+        """The layout of a tensor whose memory has room for its largest size in every dimension."""
+        room = [_at(n, bounds) for n in node.meta["val"].shape]
+        layout = self._layout(node, exact)
+        strides, step = [0] * len(room), 1
+        for d in reversed(layout.order):
+            strides[d] = step
+            step *= room[d]
+        return Layout(layout.sizes, tuple(strides))
 
 
 def without_holes(layout: Layout) -> Layout:
@@ -217,13 +239,10 @@ def _at(size: Any, symbols: dict[Any, int]) -> int:
     return int(traced.node.expr.subs(symbols)) if isinstance(traced, torch.SymInt) else int(traced)
 
 
-def _lies_padded(x: torch.Tensor, traced: torch.Tensor) -> bool:
-    """Whether an input's memory is its padded form: only its first dimension that is not 1 varies."""
-    if x.storage_offset() or not x.is_contiguous():
-        return False
-    sizes: list[Any] = list(traced.shape)
-    moving = [n for n in sizes if isinstance(n, torch.SymInt) or n != 1]
-    return not any(isinstance(n, torch.SymInt) for n in moving[1:])
+def _lies(x: torch.Tensor, layout: Layout) -> bool:
+    """Whether an input's memory is laid out so from its start."""
+    steps = zip(x.shape, x.stride(), layout.strides, strict=True)
+    return x.storage_offset() == 0 and all(n == 1 or mine == asked for n, mine, asked in steps)
 
 
 def is_varying(module: fx.GraphModule) -> bool:

@@ -44,10 +44,13 @@ class CompilationError(RuntimeError):
 class CompiledGraph:
     """Compiled for each set of layouts and sizes it is called with; called with a list, which it empties."""
 
-    def __init__(self, module: fx.GraphModule, kind: str, settings: Settings) -> None:
+    def __init__(
+        self, module: fx.GraphModule, kind: str, settings: Settings, saved: frozenset[int] = frozenset()
+    ) -> None:
+        """`saved` are the outputs that forward saves for backward."""
         # For AOTAutograd: arguments come in a list. On the instance, whose attributes Dynamo's wrappers copy.
         self._boxed_call = True
-        self.settings, self.kind = settings, kind
+        self.settings, self.kind, self._saved = settings, kind, saved
         self.module, self.constants = lift_constants(module)
         self.name = f"{settings.model_name}_{next(_numbers)}_{kind}"
         graph = self.module.graph
@@ -85,7 +88,7 @@ class CompiledGraph:
             artifacts.save_graph(self.module, self.name)
 
     def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...], random: bool) -> None:
-        varying = Varying(self.module, self.settings.buckets or (), self._aliases)
+        varying = Varying(self.module, self.settings.buckets or (), self._aliases, self._saved)
         self.metrics.exact_because = varying.obstacle()
         if self.metrics.exact_because is None:
             numbers = tuple(range(inputs, inputs + varying.extra - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +30,13 @@ from torch_neuronx.lowering.views import Layout
 class Entering:
     """An input whose sizes are not fixed.
 
-    strides   positions of its strides among the arguments, or None: it is contiguous from the start of its storage,
-              and only its first dimension that is not 1 varies, so that its memory is padded as it lies there
+    strides   positions of its strides among the arguments, or None: its memory is padded as it lies there, from the
+              start of its storage
+    order     its dimensions from outermost to innermost in such memory; None: as they are numbered
     """
 
     strides: tuple[int, ...] | None
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Request:
     aliases   outputs that the caller makes, as views of inputs or of other outputs
     writes    inputs of varying size that are written, with the order of their dimensions: their values are further
               results, which the caller copies
+    kept      outputs whose memory stays padded: what forward saves for backward
     """
 
     bounds: tuple[tuple[str, int], ...]
@@ -56,6 +59,7 @@ class Request:
     orders: tuple[tuple[int, tuple[int, ...]], ...]
     aliases: tuple[int, ...]
     writes: tuple[tuple[int, tuple[int, ...]], ...]
+    kept: tuple[int, ...] = ()
 
 
 class PaddedEmitter(Emitter):
@@ -154,9 +158,10 @@ def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowere
             made: list[Value] = []
             for i, (x, node) in enumerate(zip(listed, output_nodes(module.graph), strict=True)):
                 given = None if i in request.aliases else x
-                returns.append(_leave(given, node, inputs, call, orders.get(i), results, made))
+                stored = stays if i in request.kept else dense
+                returns.append(_leave(given, node, inputs, call, orders.get(i), stored, results, made))
             for position, order in request.writes:
-                returns.append(_fresh(hlo.permute(inputs[position].value, list(order)), results, made))
+                returns.append(_fresh(dense(hlo.permute(inputs[position].value, list(order))), results, made))
             for position in set(written_positions(module.graph)) - set(entering):
                 spec = call.args[position]
                 if not isinstance(spec, TensorSpec) or layout.is_padded(inputs[position].value):
@@ -193,7 +198,9 @@ def _input(i: int, node: fx.Node, call: Call, storages: Storages, entering: Ente
     if 0 in shape:
         return EmitTensor(layout.with_dims(hlo.full(shape, 0, spec.dtype), dims))
     if entering.strides is None:
-        return EmitTensor(layout.with_dims(hlo.reshape(hlo.slice_dim(flat, 0, 0, math.prod(shape)), shape), dims))
+        order = entering.order or tuple(range(len(shape)))
+        block = hlo.reshape(hlo.slice_dim(flat, 0, 0, math.prod(shape)), [shape[d] for d in order])
+        return EmitTensor(layout.with_dims(hlo.permute(block, [order.index(d) for d in range(len(order))]), dims))
     place = hlo.full(shape, 0 if spec.offset is None else storages.param(spec.offset), torch.int64)
     for d, at in enumerate(entering.strides):
         stride = _scalar(call.args[at], storages)
@@ -208,6 +215,7 @@ def _leave(
     inputs: Sequence[Any],
     call: Call,
     order: tuple[int, ...] | None,
+    stored: Callable[[Value], Value],
     results: list[Result],
     made: list[Value],
 ) -> Any:
@@ -227,16 +235,24 @@ def _leave(
         results.append(Result("fresh", value.dtype, fixed))
         made.append(views.to_storage(hlo.to_storage(layout.physical(value)), fixed))
     else:
-        return _fresh(hlo.permute(value, list(order)), results, made)
+        return _fresh(stored(hlo.permute(value, list(order))), results, made)
     return ("result", len(made) - 1)
 
 
 def _fresh(x: Value, results: list[Result], made: list[Value]) -> Any:
-    """x in memory in the order of its dimensions."""
-    stored = hlo.to_storage(dense(x))
+    """A flat array that is a result."""
+    stored = hlo.to_storage(x)
     results.append(Result("fresh", x.dtype, Layout(stored.shape, (1,))))
     made.append(stored)
     return ("result", len(made) - 1)
+
+
+def stays(x: Value) -> Value:
+    """The elements where they are, every dimension padded behind its valid part."""
+    for d, dim in enumerate(x.dims):
+        if dim.padded:
+            x = layout.along(x, d, sizes.dim_of(size_of(dim)))
+    return hlo.flatten(layout.physical(x))
 
 
 def dense(x: Value) -> Value:
