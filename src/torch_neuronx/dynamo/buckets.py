@@ -15,10 +15,12 @@ from torch_neuronx.compiler.executables import Interface, Obtained
 from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.lowering.expressions import evaluate
 from torch_neuronx.lowering.graph import output_nodes, written_positions
+from torch_neuronx.lowering.padded import data_sizes
 from torch_neuronx.lowering.padded.graph import Entering, Request
 from torch_neuronx.lowering.padded.ladder import ladder
+from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
-from torch_neuronx.lowering.views import Layout
+from torch_neuronx.lowering.views import Layout, contiguous_strides
 
 # For tests: what lies behind an input's elements is NaN, or 123 where there is none, instead of zeros.
 POISON = "TORCH_NEURONX_POISON_PADDING"
@@ -49,7 +51,15 @@ class Varying:
         self.written = written_positions(module.graph)
         roots = {root for root, _ in aliases.of_outputs.values()}
         views = {*aliases.of_inputs, *aliases.of_outputs}
-        self.kept = tuple(k for k, _ in self._varying_outputs() if k in saved and k not in roots | views)
+        told = set(self.symbols.values())
+        self.of_data = frozenset(
+            k
+            for k, n in enumerate(output_nodes(module.graph))
+            if isinstance(n, fx.Node) and not data_sizes.symbols_in(n.meta.get("val")) <= told
+        )
+        nodes = output_nodes(module.graph)
+        self.numbers_of_data = [k for k in self.of_data if isinstance(nodes[k].meta["val"], torch.SymInt)]
+        self.kept = tuple(k for k, _ in self._varying_outputs() if k in saved and k not in roots | views | self.of_data)
         self.entering = tuple(i for i, n in enumerate(self.placeholders) if _is_symbolic(n.meta.get("val")))
 
     def _find(self, position: int, traced: Any) -> None:
@@ -83,7 +93,7 @@ class Varying:
 
     def obstacle(self) -> str | None:
         """Why this graph can only be compiled for exact sizes, as far as that shows before it is lowered."""
-        free = {str(s) for n in self.placeholders for s in _symbols_in(n.meta.get("val"))}
+        free = {str(s) for n in self.placeholders for s in data_sizes.symbols_in(n.meta.get("val"))}
         if not free <= self.sources.keys():
             return f"no input tells the sizes {sorted(free - self.sources.keys())}"
         return None
@@ -138,13 +148,16 @@ class Varying:
                 tuple(self.bounds(found).items()),
                 tuple((name, first + k) for k, name in enumerate(self.sources)),
                 tuple(entering),
-                tuple((k, tuple(self._layout(n, exact).order)) for k, n in self._varying_outputs()),
+                tuple((k, self._order(k, n, exact)) for k, n in self._varying_outputs()),
                 tuple(sorted({*self.aliases.of_inputs, *self.aliases.of_outputs})),
                 tuple((i, tuple(self._layout(self.placeholders[i], exact).order)) for i in self.writes),
                 self.kept,
             ),
             exact,
         )
+
+    def _order(self, k: int, node: fx.Node, exact: dict[Any, int]) -> tuple[int, ...]:
+        return tuple(range(node.meta["val"].ndim) if k in self.of_data else self._layout(node, exact).order)
 
     def next_bucket(self, call: Call, request: Request, grown: str) -> tuple[Call, Request] | None:
         """A canonical call and its request as of the bucket that follows in one symbol; None at the symbol's limit."""
@@ -182,6 +195,9 @@ class Varying:
         bounds = self._symbols(self.bounds({str(symbol): n for symbol, n in exact.items()}))
         for k, node in self._varying_outputs():
             kind, index = (returns[k] or (None, 0))[:2]
+            if k in self.of_data:
+                results[index] = replace(results[index], layout=self._room(node, exact, results[index].storage_numel))
+                continue
             layout = self._padded(node, exact, bounds) if k in self.kept else self._layout(node, exact)
             # less than that is what tracing takes for full: statistics of batch norm in eval mode
             if kind == "result" and layout.extent <= results[index].storage_numel:
@@ -203,6 +219,14 @@ class Varying:
         shape, strides = (tuple(_at(n, sizes) for n in x) for x in (traced.shape, traced.stride()))
         layout = Layout(shape, strides)
         return layout if layout.dense else without_holes(layout)
+
+    def _room(self, node: fx.Node, exact: dict[Any, int], elements: int) -> Layout:
+        """The layout of all rows there is room for; the core cuts it to those that there are."""
+        if any(data_sizes.symbols_in(n) - exact.keys() for n in node.meta["val"].shape[1:]):
+            raise NeedsExact("a result of which another dimension than the first depends on data")
+        rest = tuple(_at(n, exact) for n in node.meta["val"].shape[1:])
+        sizes = (elements // max(math.prod(rest), 1), *rest)
+        return Layout(sizes, contiguous_strides(sizes))
 
     def _padded(self, node: fx.Node, exact: dict[Any, int], bounds: dict[Any, int]) -> Layout:
         """The layout of a tensor whose memory has room for its largest size in every dimension."""
@@ -226,12 +250,6 @@ def without_holes(layout: Layout) -> Layout:
 
 def _is_symbolic(traced: Any) -> bool:
     return isinstance(traced, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in traced.shape)
-
-
-def _symbols_in(traced: Any) -> set[Any]:
-    if isinstance(traced, torch.Tensor):
-        return {s for n in traced.shape for s in _symbols_in(n)}
-    return set(traced.node.expr.free_symbols) if isinstance(traced, torch.SymInt) else set()
 
 
 def _at(size: Any, symbols: dict[Any, int]) -> int:

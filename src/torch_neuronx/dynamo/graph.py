@@ -28,6 +28,7 @@ from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
+from torch_neuronx.lowering.padded.data_sizes import makes_sizes
 from torch_neuronx.lowering.padded.decomposed import without_tracing
 from torch_neuronx.lowering.padded.graph import Request, lower_padded
 from torch_neuronx.lowering.padded.sizes import NeedsExact
@@ -78,11 +79,13 @@ class CompiledGraph:
         self._varying: Varying | None = None
         self._padded: Any = None
         self._exact: Any = None
-        self._tiers = Tiers(settings.exact_after)
+        self._of_data = makes_sizes(self.module)
+        self._tiers = Tiers(None if self._of_data else settings.exact_after)
         self._buckets: dict[str, executables.Obtained] = {}
         self._ahead: set[str] = set()  # those that no call has needed yet
-        self.metrics.varying = is_varying(self.module)
-        if settings.buckets is not None and settings.frontend == "table" and self.metrics.varying:
+        self.metrics.varying = is_varying(self.module) or self._of_data
+        padded = settings.buckets is not None and self.metrics.varying
+        if settings.frontend == "table" and (padded or self._of_data):
             self._prepare_padded(len(placeholders), returns, floats, random)
         if artifacts.preserved():
             artifacts.save_graph(self.module, self.name)
@@ -138,8 +141,12 @@ class CompiledGraph:
                         return _with(views, _C.run_graph(self._exact, list(args)))
                 views = self._aliases.look(args, self._aliases.of_inputs)
                 out = _C.run_graph(self._padded, self._varying.arguments(args))
+                for k in self._varying.numbers_of_data:
+                    out[k] = int(out[k].item())
                 return _with(views, self._varying.written_back(args, out))
             except NeedsExact as reason:
+                if self._of_data:
+                    raise self._failure(reason) from reason
                 self.metrics.exact_because = str(reason)
         views = self._aliases.look(args, self._aliases.windows)
         return _with(views, _C.run_graph(self._handle, args))

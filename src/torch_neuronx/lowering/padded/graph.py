@@ -17,7 +17,7 @@ from torch_neuronx.lowering.call import Lowered, Storages, build
 from torch_neuronx.lowering.decompose import EmitTensor
 from torch_neuronx.lowering.graph import Emitter, NodeFailed, output_nodes, written_positions
 from torch_neuronx.lowering.module import Program
-from torch_neuronx.lowering.padded import layout, rules, sizes
+from torch_neuronx.lowering.padded import data_sizes, layout, rules, sizes
 from torch_neuronx.lowering.padded.decomposed import decomposed
 from torch_neuronx.lowering.padded.sizes import NeedsExact, Symbols, bound_of, expression, size_of
 from torch_neuronx.lowering.spec import Call, Result, ScalarSpec, TensorSpec
@@ -68,9 +68,15 @@ class PaddedEmitter(Emitter):
     def _node(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         traced = node.meta.get("val")
         if isinstance(traced, (torch.SymInt, torch.SymFloat, int)) and not isinstance(traced, bool):
+            if node.target is torch.ops.aten._local_scalar_dense.default:
+                data_sizes.bind(expression(traced), hlo.reshape(layout.physical(args[0].value), ()), None)
             return expression(traced)
         if isinstance(traced, torch.SymBool):
-            raise NeedsExact(f"{node.target} decides by a varying size")
+            return traced.node.expr
+        if node.target in _ON_SIZES:
+            return _ON_SIZES[node.target](*args, **kwargs)
+        if data_sizes.counts(node, args):
+            return self._of_data(node, args, kwargs)
         if not any(_varies(x) for x in rules.leaves([args, kwargs])):
             return super()._node(node, args, kwargs)
         if isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -78,6 +84,20 @@ class PaddedEmitter(Emitter):
         if not isinstance(node.target, torch._ops.OpOverload):
             return node.target(*args, **kwargs)  # type: ignore[operator]  # operator.getitem
         return self._by_rule(node, args, kwargs)
+
+    def _of_data(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """An op whose result's size depends on data."""
+        if any(_varies(x) for x in rules.leaves([args, kwargs])):
+            return self._by_rule(node, args, kwargs)
+        given, named = rules.map_leaves(lambda x: x.value if isinstance(x, EmitTensor) else x, [list(args), kwargs])
+        call = rules.node_of(node.target, given, named, _traced_sizes(node.meta.get("val")))
+        try:
+            out = data_sizes.placed(call.emit(), call.sizes)
+        except NeedsExact:
+            raise
+        except Exception as error:
+            raise NodeFailed(node, error) from error
+        return rules.map_leaves(lambda x: EmitTensor(x) if isinstance(x, Value) else x, out)
 
     def _by_rule(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         assert isinstance(node.target, torch._ops.OpOverload)
@@ -121,8 +141,19 @@ def _written(target: EmitTensor, source: EmitTensor) -> EmitTensor:
     return target
 
 
+def _no_check(*args: Any, **kwargs: Any) -> None:
+    """A size lies between bounds: none of ours is larger than its tensor has room for."""
+
+
+_ON_SIZES: dict[Any, Callable[..., None]] = {
+    torch.ops.aten._assert_scalar.default: data_sizes.check,
+    torch.ops.aten.sym_constrain_range_for_size.default: _no_check,
+    torch.ops.aten.sym_constrain_range.default: _no_check,
+}
+
+
 def _varies(x: Any) -> bool:
-    return isinstance(x, sympy.Expr) or (isinstance(x, EmitTensor) and layout.is_padded(x.value))
+    return isinstance(x, sympy.Basic) or (isinstance(x, EmitTensor) and layout.is_padded(x.value))
 
 
 def _traced_sizes(traced: Any) -> list[Any]:
@@ -147,8 +178,9 @@ def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowere
 
     def body(program: Program, arguments: list[Value]) -> list[Value]:
         storages = Storages.of(call, program, arguments)
-        names = {str(s): s for n in placeholders for s in _free_symbols(n.meta.get("val"))}
+        names = {str(s): s for n in placeholders for s in data_sizes.symbols_in(n.meta.get("val"))}
         values = {names[name]: _scalar(call.args[at], storages) for name, at in request.symbols}
+        told = set(values)
         with sizes.using(Symbols({names[name]: b for name, b in request.bounds}, values)):
             entering = dict(request.entering)
             inputs = [_input(i, n, call, storages, entering.get(i)) for i, n in enumerate(placeholders)]
@@ -159,7 +191,7 @@ def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowere
             for i, (x, node) in enumerate(zip(listed, output_nodes(module.graph), strict=True)):
                 given = None if i in request.aliases else x
                 stored = stays if i in request.kept else dense
-                returns.append(_leave(given, node, inputs, call, orders.get(i), stored, results, made))
+                returns.append(_leave(given, node, inputs, call, orders.get(i), stored, told, results, made))
             for position, order in request.writes:
                 returns.append(_fresh(dense(hlo.permute(inputs[position].value, list(order))), results, made))
             for position in set(written_positions(module.graph)) - set(entering):
@@ -170,12 +202,6 @@ def lower_padded(module: fx.GraphModule, call: Call, request: Request) -> Lowere
             return [*made, *storages.new_values(results)]
 
     return build(call, body, results, returns)
-
-
-def _free_symbols(traced: Any) -> set[Any]:
-    if isinstance(traced, torch.Tensor):
-        return {s for n in traced.shape for s in _free_symbols(n)}
-    return set(traced.node.expr.free_symbols) if isinstance(traced, torch.SymInt) else set()
 
 
 def _scalar(spec: Any, storages: Storages) -> Value:
@@ -216,6 +242,7 @@ def _leave(
     call: Call,
     order: tuple[int, ...] | None,
     stored: Callable[[Value], Value],
+    told: set[Any],
     results: list[Result],
     made: list[Value],
 ) -> Any:
@@ -224,6 +251,10 @@ def _leave(
     if isinstance(x, (int, sympy.Expr)):
         if isinstance(node, fx.Node) and isinstance(node.meta["val"], torch.SymFloat):
             raise NeedsExact("a graph that returns a number made of varying sizes")
+        if isinstance(x, sympy.Expr) and not x.free_symbols <= told:
+            results.append(Result("fresh", torch.int64, Layout((), ())))
+            made.append(hlo.flatten(sizes.value_of(x)))
+            return ("result", len(made) - 1)  # whoever asked reads it
         return ("integer", 0)  # whoever asked knows the sizes of the call
     position = next((i for i, given in enumerate(inputs) if given is x), None)
     if position is not None and isinstance(call.args[position], TensorSpec):
@@ -235,8 +266,21 @@ def _leave(
         results.append(Result("fresh", value.dtype, fixed))
         made.append(views.to_storage(hlo.to_storage(layout.physical(value)), fixed))
     else:
+        if not data_sizes.symbols_in(node.meta["val"]) <= told:
+            return _counted(value, results, made)
         return _fresh(stored(hlo.permute(value, list(order))), results, made)
     return ("result", len(made) - 1)
+
+
+def _counted(x: Value, results: list[Result], made: list[Value]) -> Any:
+    """A result that the core cuts to the number of its rows, which follows it."""
+    x = layout.along(x, 0, sizes.dim_of(size_of(x.dims[0]))) if x.dims[0].padded else x
+    if any(d.padded for d in x.dims[1:]):
+        x = layout.relayout(x, [x.dims[0], *(sizes.dim_of(size_of(d)) for d in x.dims[1:])])
+    returned = _fresh(dense(x), results, made)
+    results.append(Result("count", torch.int64, Layout((), ()), len(made) - 1))
+    made.append(sizes.value_of(size_of(x.dims[0])))
+    return returned
 
 
 def _fresh(x: Value, results: list[Result], made: list[Value]) -> Any:

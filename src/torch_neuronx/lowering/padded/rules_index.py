@@ -17,7 +17,7 @@ from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.axes import axis
 from torch_neuronx.lowering.bounds import out_of_bounds
 from torch_neuronx.lowering.module import require
-from torch_neuronx.lowering.padded import layout
+from torch_neuronx.lowering.padded import data_sizes, layout
 from torch_neuronx.lowering.padded.rules import Node, aligned, prefix, rule
 from torch_neuronx.lowering.padded.sizes import NeedsExact, expression, size_of, value_of
 from torch_neuronx.lowering.value import Dim, Factor, Value
@@ -166,7 +166,7 @@ def _entries(node: Node, x: Value, check: bool) -> tuple[Value, dict[int, Value]
     """x padded behind where it is indexed, the indices by dimension, checked, and the dimensions they have together."""
     listed = node["indices"]
     if any(i is not None and i.dtype in MASKS for i in listed):
-        raise NeedsExact(f"{node.name} by a mask, whose result's size depends on data")
+        raise NeedsExact(f"{node.name} by a mask beside other indices")
     places = [d for d, i in enumerate(listed) if i is not None]
     brought, dims = layout.broadcast([listed[d] for d in places])
     for d in places:
@@ -187,6 +187,9 @@ def _result_dims(x: Value, entries: dict[int, Value], dims: Sequence[Dim]) -> li
 
 @rule("aten::index.Tensor", "aten::_unsafe_index.Tensor")
 def _index(node: Node) -> Value:
+    given = [(d, i) for d, i in enumerate(node["indices"]) if i is not None]
+    if len(given) == 1 and given[0][1].dtype in MASKS:
+        return data_sizes.chosen(node, given[0][1], given[0][0])
     x, entries, dims = _entries(node, node["self"], check=node.name == "aten::index.Tensor")
     listed = [entries.get(d) for d in range(len(node["indices"]))]
     return layout.with_dims(node.emit({"self": x, "indices": listed}), _result_dims(x, entries, dims))
@@ -212,11 +215,11 @@ def _index_put(node: Node) -> Value:
 
 
 def _put_by_mask(node: Node, mask: Value) -> Value:
-    """One value wherever the mask is set: a choice element by element."""
+    """Values wherever the mask is set: a choice element by element."""
     x, values = node["self"], node["values"]
-    if any(d.padded or d.bound != 1 for d in values.dims):
-        raise NeedsExact(f"{node.name} of values that a mask counts off")
     first = next(d for d, i in enumerate(node["indices"]) if i is not None)
+    if any(d.padded or d.bound != 1 for d in values.dims):
+        return data_sizes.put_counted(node, mask, first)
     for k in range(mask.ndim):
         x, mask = aligned(x, first + k, mask, k)
     listed = [mask if i is not None else None for i in node["indices"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,14 +36,14 @@ class NeedsExact(Exception):
 
 @dataclass
 class Symbols:
-    """The symbols of one program.
+    """The symbols of one program. Operators whose results' sizes depend on data add theirs.
 
     bounds   symbol -> what it is padded to
     values   symbol -> int64 rank 0, its size in this call
     """
 
-    bounds: Mapping[sympy.Symbol, int]
-    values: Mapping[sympy.Symbol, Value]
+    bounds: dict[Any, int]
+    values: dict[Any, Value]
     memo: dict[Any, Value] = field(default_factory=dict)
 
 
@@ -63,7 +63,7 @@ def using(symbols: Symbols) -> Iterator[None]:
         _current.symbols = before
 
 
-def _symbols() -> Symbols:
+def current() -> Symbols:
     assert _current.symbols is not None, "padded sizes outside sizes.using()"
     return _current.symbols
 
@@ -90,7 +90,7 @@ def bound_of(size: Size) -> int:
     """The largest value of a size; raises NeedsExact for one that does not grow with every symbol."""
     if isinstance(size, int):
         return size
-    bounds = _symbols().bounds
+    bounds = current().bounds
     free = sorted(size.free_symbols, key=str)
     if any(s not in bounds for s in free):
         raise NeedsExact(f"the size {size} depends on data")
@@ -109,7 +109,7 @@ def value_of(size: Size) -> Value:
         return hlo.constant(size, torch.float64)
     if isinstance(size, int):
         return hlo.constant(size, torch.int64)
-    symbols = _symbols()
+    symbols = current()
     if size in symbols.values:
         return symbols.values[size]
     if size not in symbols.memo:
