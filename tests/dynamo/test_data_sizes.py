@@ -78,6 +78,15 @@ def test_one_graph(name: str, dynamic: bool) -> None:
     assert len(metrics.get_dynamo_metrics()) == 1
 
 
+@pytest.mark.parametrize("values", [[3, 1, 3, 3, 0, 1], [2, 2, 2, 2, 2, 2], [5, 4, 3, 2, 1, 0]], ids=str)
+def test_unique(values: list[int]) -> None:
+    def call(x: torch.Tensor) -> Any:
+        return torch.unique(x), torch.unique(x, return_inverse=True, return_counts=True), x.unique_consecutive().sum()
+
+    x = torch.tensor(values)
+    _same(torch.compile(call, backend="neuron", fullgraph=True, dynamic=False)(x.to(D)), call(x))
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "varying"])
 def test_gradients(dynamic: bool) -> None:
     def loss(x: torch.Tensor, w: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:

@@ -240,6 +240,17 @@ def test_switched_off(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert growing._families == {}
 
 
+def test_what_was_seen_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in (5, 7, 9, 10):
+        R(3, 3, n).to(D).softmax(-1)
+    monkeypatch.setattr(growing, "MOST_FAMILIES", 20)
+    for n in range(33, 47):
+        R(n, 2).to(D).sum()
+        R(3, n - 20).to(D).mean(0)
+    assert len(growing._families) <= 24
+    assert _programs() > 0  # those in use stay
+
+
 def test_threads_that_grow_at_once() -> None:
     failed: list[BaseException] = []
 

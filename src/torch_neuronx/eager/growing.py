@@ -32,7 +32,7 @@ SWITCH: Final = "TORCH_NEURONX_EAGER_BUCKETS"
 POISON: Final = "TORCH_NEURONX_POISON_PADDING"
 SEEN: Final = 3  # sizes before a program for all of them pays
 LARGEST: Final = 1 << 18  # elements: of more, moving them to their padded places takes longer than loading a program
-MOST_FAMILIES: Final = 1 << 16
+MOST_FAMILIES: Final = 1 << 13
 
 # Their generator state is an argument though they draw nothing without dropout, which their rule refuses.
 _DRAWS_NOTHING: Final = frozenset({"aten::_scaled_dot_product_fused_attention_overrideable"})
@@ -204,7 +204,7 @@ def note(form: Form, obtained: Obtained, device: int) -> None:
             continue
         with _lock:
             if len(_families) > MOST_FAMILIES:
-                _families.clear()
+                _drop_unused()
             family = _families.setdefault((device, form.family(size)), Family())
         if family.refused is not None or family.seen_enough:
             continue
@@ -217,6 +217,13 @@ def note(form: Form, obtained: Obtained, device: int) -> None:
             if form.may_be_flat and not _goes_on(family.examples, size):
                 family.examples.clear()
             family.examples.append(Example(size, obtained.interface))
+
+
+def _drop_unused() -> None:
+    """Forgets the families that have no program for many sizes; the lock is held."""
+    used = {key: family for key, family in _families.items() if family.programs}
+    _families.clear()
+    _families.update(used if len(used) <= MOST_FAMILIES // 2 else {})
 
 
 def _counts(size: int) -> bool:
