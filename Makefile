@@ -80,6 +80,7 @@ bench: build $(done)/test
 bench-compile: build $(done)/test
 	$(python) -m benchmarks.compiled
 	$(python) -m benchmarks.serving
+	$(python) -m benchmarks.generation
 
 zoo: build $(done)/zoo
 	$(python) -m benchmarks.zoo

@@ -54,7 +54,7 @@ def _gpt2_model() -> nn.Module:
     return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, **quiet, **_ENDS))
 
 
-def _llama_model() -> nn.Module:
+def llama() -> nn.Module:
     """Rotary positions, and four query heads to each head of keys and values."""
     return hf.LlamaForCausalLM(hf.LlamaConfig(**_TEXT, **_ENDS, num_key_value_heads=2))
 
@@ -148,18 +148,18 @@ ENTRIES = (
     Entry(
         "GPT-2", _SOURCE, lambda: _predicting(_gpt2_model()), "Transformers logs a warning when it chooses GPT-2's loss"
     ),
-    Entry("Llama", _SOURCE, lambda: _predicting(_llama_model())),
+    Entry("Llama", _SOURCE, lambda: _predicting(llama())),
     Entry("Mixtral", _SOURCE, lambda: _predicting(_mixtral())),
     Entry("BERT", _SOURCE, _bert),
     Entry("ViT", _SOURCE, _vit),
     Entry("Whisper", _SOURCE, _whisper),
     Entry("T5", _SOURCE, _t5),
     Entry("GPT-2, generate", _SOURCE, lambda: _generating(_gpt2_model)),
-    Entry("Llama, generate", _SOURCE, lambda: _generating(_llama_model)),
+    Entry("Llama, generate", _SOURCE, lambda: _generating(llama)),
     Entry(
         "Llama, generate, static cache",
         _SOURCE,
-        lambda: _generating_static(_llama_model),
+        lambda: _generating_static(llama),
         "generate itself compiles all steps but the first, which reads the whole text",
     ),
 )

@@ -32,6 +32,7 @@ SWITCH: Final = "TORCH_NEURONX_EAGER_BUCKETS"
 POISON: Final = "TORCH_NEURONX_POISON_PADDING"
 SEEN: Final = 3  # sizes before a program for all of them pays
 LARGEST: Final = 1 << 18  # elements: of more, moving them to their padded places takes longer than loading a program
+SMALLEST: Final = 32
 MOST_FAMILIES: Final = 1 << 13
 
 # Their generator state is an argument though they draw nothing without dropout, which their rule refuses.
@@ -219,6 +220,11 @@ def note(form: Form, obtained: Obtained, device: int) -> None:
             family.examples.append(Example(size, obtained.interface))
 
 
+def bucket(n: int) -> int:
+    """What a size is padded to: few programs are worth more here than little padding, which is of small tensors."""
+    return max(SMALLEST, 1 << (n - 1).bit_length())
+
+
 def _drop_unused() -> None:
     """Forgets the families that have no program for many sizes; the lock is held."""
     used = {key: family for key, family in _families.items() if family.programs}
@@ -241,7 +247,7 @@ def _in_bucket(family: Family, form: Form, size: int | None, device: int) -> tup
     call = form.call
     if family.shape is None:
         family.shape = _shape_of(family.examples)
-    bound = None if size is None else ladder(size, ())
+    bound = None if size is None else bucket(size)
     inputs, numbers = _inputs(form, size, bound)
     if size is not None:
         numbers = (size, *numbers)
@@ -294,7 +300,7 @@ def _inputs(form: Form, size: int | None, bound: int | None) -> tuple[tuple[Inpu
         places = None if lies else tuple(range(first + len(strides), first + len(strides) + len(sizes)))
         if not lies:
             strides += x.layout.strides
-        capacity = room if varies and x.layout.extent <= room else ladder(x.layout.extent, ())
+        capacity = room if varies and x.layout.extent <= room else bucket(x.layout.extent)
         inputs.append(Input(i, x.slot, sizes, places, capacity))
     return tuple(inputs), tuple(strides)
 
