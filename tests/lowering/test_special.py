@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from emulate import check
+from emulate import check, run
 
 aten = torch.ops.aten
 INF, NAN = float("inf"), float("nan")
@@ -79,6 +79,7 @@ def test_gamma_family():
     q = torch.tensor([2.0, 2.0, -1.0, -2.5, -2.5, 1e-3, 1.0, 100.0], dtype=torch.float64)
     check(aten.special_zeta.default, s, q, rtol=1e-9, atol=0)
     check(aten.special_zeta.other_scalar, s, 1.5)
+    check(aten.special_zeta.default, torch.tensor([2.0, 3.0]), torch.tensor([1e30, 1e13]))  # powers below float32
 
 
 def test_incomplete_gamma():
@@ -87,6 +88,23 @@ def test_incomplete_gamma():
     a, x = (t.contiguous() for t in torch.broadcast_tensors(a, x))
     for op in (aten.igamma.default, aten.igammac.default):
         check(op, a, x, rtol=1e-7, atol=1e-9)
+
+
+def test_incomplete_gamma_of_large_numbers() -> None:
+    a = torch.tensor([9e4, 1e5, 1e6, 1e10], dtype=torch.float64)[:, None]
+    around = torch.tensor([-9.0, -2.0, -0.1, 0.0, 0.3, 1.0, 7.0], dtype=torch.float64)
+    x = a + around * a.sqrt()
+    a = a.expand_as(x).contiguous()
+    for op in (aten.igamma.default, aten.igammac.default):
+        check(op, a, x, rtol=1e-6, atol=1e-12)
+        check(op, a, a * 1e-6, rtol=1e-6, atol=1e-12)
+        check(op, a, a * 1e6, rtol=1e-6, atol=1e-12)
+        check(op, a.float(), a.float())
+    a = torch.tensor([1e20, 1e30], dtype=torch.float64)[:, None]  # the normal distribution, which the CPU's ratio blurs
+    x = a + around * a.sqrt()
+    a = a.expand_as(x).contiguous()
+    share = torch.special.ndtr((x - a) / a.sqrt())
+    torch.testing.assert_close(run(aten.igamma.default, (a, x), {}), share, rtol=1e-6, atol=1e-9)
 
 
 FAMILIES = (

@@ -19,7 +19,7 @@ INF, NAN = float("inf"), float("nan")
 EPSILON = 2.0**-53
 
 
-def _in_double(build: Build) -> Build:
+def in_double(build: Build) -> Build:
     """Computes in float64 where float32 loses its digits: exp(x * x), near a zero or a pole."""
 
     def run(*xs: Value) -> Value:
@@ -55,8 +55,8 @@ def digamma(x: Value) -> Value:
     return hlo.select(hlo.eq(x, 0.0), copy_sign(hlo.full_like(x, INF), -x), out)
 
 
-unary("aten::lgamma", "prims::lgamma", int_to_float=True)(_in_double(lgamma))
-unary("aten::digamma", "prims::digamma", int_to_float=True)(_in_double(digamma))
+unary("aten::lgamma", "prims::lgamma", int_to_float=True)(in_double(lgamma))
+unary("aten::digamma", "prims::digamma", int_to_float=True)(in_double(digamma))
 
 
 def trigamma(x: Value) -> Value:
@@ -121,7 +121,7 @@ binary(
     "aten::special_zeta.other_scalar",
     "prims::zeta",
     int_to_float=True,
-)(zeta)
+)(in_double(zeta))
 
 
 @lower("aten::polygamma", pointwise=True)
@@ -136,7 +136,7 @@ def polygamma(n: int, self: Value) -> Value:
         factor = hlo.exponential(hlo.lgamma(hlo.full_like(x, n + 1.0)))
         return (1.0 if n % 2 else -1.0) * factor * zeta(hlo.full_like(x, n + 1.0), x)
 
-    return apply(build, self, int_to_float=True)
+    return apply(in_double(build), self, int_to_float=True)
 
 
 def xlogy(x: Value, y: Value) -> Value:
@@ -228,69 +228,6 @@ def ndtri(y0: Value) -> Value:
     return hlo.select((y0 >= 0.0) & (y0 <= 1.0), out, NAN)
 
 
-unary("aten::special_erfcx", "prims::erfcx", int_to_float=True)(_in_double(erfcx))
-unary("aten::special_log_ndtr", int_to_float=True)(_in_double(log_ndtr))
+unary("aten::special_erfcx", "prims::erfcx", int_to_float=True)(in_double(erfcx))
+unary("aten::special_log_ndtr", int_to_float=True)(in_double(log_ndtr))
 unary("aten::special_ndtri", "prims::ndtri", int_to_float=True)(ndtri)
-
-
-def _gamma_factor(a: Value, x: Value) -> Value:
-    """x^a exp(-x) / gamma(a)."""
-    return hlo.exponential(a * hlo.log(x) - x - hlo.lgamma(a))
-
-
-def _lower_series(a: Value, x: Value, wanted: Value) -> Value:
-    """P(a, x) by its power series."""
-
-    def body(r: Value, term: Value, total: Value, busy: Value) -> list[Value]:
-        r = r + 1.0
-        term = term * x / r
-        total = hlo.select(busy, total + term, total)
-        return [r, term, total, busy & (term > EPSILON * total)]
-
-    one = hlo.ones_like(a)
-    _, _, total, _ = hlo.while_loop([a, one, one, wanted], lambda r, t, s, busy: hlo.any_(busy), body)
-    return total * _gamma_factor(a, x) / a
-
-
-def _upper_fraction(a: Value, x: Value, wanted: Value) -> Value:
-    """Q(a, x) by Lentz's evaluation of its continued fraction."""
-    tiny = 1e-300
-
-    def body(i: Value, b: Value, c: Value, d: Value, h: Value, busy: Value) -> list[Value]:
-        step = -i * (i - a)
-        b = b + 2.0
-        d = step * d + b
-        d = 1.0 / hlo.select(hlo.abs_(d) < tiny, tiny, d)
-        c = b + step / c
-        c = hlo.select(hlo.abs_(c) < tiny, tiny, c)
-        change = c * d
-        h = hlo.select(busy, h * change, h)
-        return [i + 1.0, b, c, d, h, busy & (hlo.abs_(change - 1.0) > 4 * EPSILON)]
-
-    b = x + 1.0 - a
-    d = 1.0 / hlo.select(hlo.abs_(b) < tiny, tiny, b)
-    start = [hlo.constant(1.0, torch.float64), b, hlo.full_like(b, 1 / tiny), d, d, wanted]
-    h = hlo.while_loop(start, lambda i, b, c, d, h, busy: hlo.any_(busy), body)[4]
-    return h * _gamma_factor(a, x)
-
-
-def _regularised_gamma(a: Value, x: Value) -> tuple[Value, Value]:
-    """(P, Q): the lower and upper incomplete gamma functions over gamma(a)."""
-    a, x = hlo.operands(a, x)
-    regular = (a > 0.0) & (x > 0.0) & hlo.is_finite(a) & hlo.is_finite(x)
-    by_series = regular & (x < a + 1.0)
-    by_fraction = regular & (x >= a + 1.0)
-    series = _lower_series(hlo.select(by_series, a, 1.0), hlo.select(by_series, x, 1.0), by_series)
-    fraction = _upper_fraction(hlo.select(by_fraction, a, 1.0), hlo.select(by_fraction, x, 3.0), by_fraction)
-    p = hlo.select(by_series, series, 1.0 - fraction)
-    q = hlo.select(by_series, 1.0 - series, fraction)
-    # At the borders one of the two is 1; both infinite, both zero or negative arguments have no answer.
-    full = (hlo.eq(a, 0.0) & (x > 0.0)) | (hlo.eq(x, INF) & hlo.is_finite(a) & (a > 0.0))
-    empty = (hlo.eq(x, 0.0) & (a > 0.0)) | (hlo.eq(a, INF) & hlo.is_finite(x) & (x >= 0.0))
-    p = hlo.select(regular, p, hlo.select(full, 1.0, hlo.select(empty, hlo.zeros_like(p), NAN)))
-    q = hlo.select(regular, q, hlo.select(full, hlo.zeros_like(q), hlo.select(empty, hlo.ones_like(q), NAN)))
-    return p, q
-
-
-binary("aten::igamma", "prims::igamma", int_to_float=True)(_in_double(lambda a, x: _regularised_gamma(a, x)[0]))
-binary("aten::igammac", "prims::igammac", int_to_float=True)(_in_double(lambda a, x: _regularised_gamma(a, x)[1]))
