@@ -90,6 +90,8 @@ def test_binary_search(n: int) -> None:
     for right in (False, True):
         check(aten.bucketize.Tensor, x, edges, right=right)
         check(aten.searchsorted.Tensor, edges.repeat(2, 1), x, right=right, out_int32=True)
+    holes = edges.index_fill(0, torch.arange(n // 2, n), NAN)  # where torch's sort puts them
+    check(aten.searchsorted.Tensor, holes, x)
     check(aten.searchsorted.Scalar, edges, 3.0, side="right")
     check(aten.searchsorted.Tensor, edges.flip(0), torch.tensor([1.5]), sorter=torch.arange(n).flip(0))
     check(aten.bucketize.Tensor, torch.tensor([1, 2]), edges)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_neuronx.lowering import hlo
-from torch_neuronx.lowering.dtypes import compute_dtype
+from torch_neuronx.lowering.dtypes import INTEGER, compute_dtype
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.unique import scatter_rows
@@ -33,7 +33,8 @@ def _search(sequence: Value, x: Value, right: bool) -> Value:
     def before(at: Value, v: Value) -> Value:
         return hlo.not_(hlo.gt(at, v) if right else hlo.ge(at, v))
 
-    if n <= _SCAN_LIMIT:
+    # what a NaN in the sequence hides, only a search tells
+    if n <= _SCAN_LIMIT and not sequence.dtype.is_floating_point:
         wide = hlo.reshape(sequence, (*sequence.shape[:-1], 1, n)) if sequence.ndim > 1 else sequence
         passed = before(wide, hlo.reshape(x, (*x.shape, 1)))
         return hlo.sum_(hlo.convert(passed, torch.int64), -1)
@@ -52,7 +53,10 @@ def _searchsorted(
     sequence: Value, x: Value, out_int32: bool, right: bool, side: str | None, sorter: Value | None
 ) -> Value:
     if sorter is not None and sequence.numel:
-        sequence = hlo.take_along(sequence, hlo.convert(sorter, torch.int64), -1)
+        order = hlo.convert(sorter, torch.int64)
+        inside = hlo.all_(hlo.ge(order, 0) & hlo.lt(order, sequence.shape[-1]))
+        require(inside, "RuntimeError", "torch.searchsorted(): sorter index out of range")
+        sequence = hlo.take_along(sequence, order, -1)
     _, (s, v) = promote(sequence, x)
     found = _search(s, hlo.reshape(v, (1,)) if v.ndim == 0 else v, right or side == "right")
     return hlo.convert(hlo.reshape(found, x.shape), torch.int32 if out_int32 else torch.int64)
@@ -246,6 +250,8 @@ def bincount(self: Value, weights: Value | None = None, minlength: int = 0) -> V
 def bincount_in_steps(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    if self.dtype not in INTEGER:
+        raise NotImplementedError(f"bincount is not implemented for {self.dtype}. Convert the input with .long().")
     low, high = (int(v) for v in torch.aminmax(self)) if self.numel() else (0, -1)
     if self.dim() != 1 or low < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
