@@ -103,6 +103,21 @@ def test_compressed_with_others():
     agree(lambda a: [torch._sparse_csr_prod(a, [d], True) for d in (0, 1)], a)
 
 
+@pytest.mark.parametrize("name", ["sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"])
+def test_batches_of_compressed(name):
+    block = (2, 3) if name.startswith("sparse_b") else None
+    a = holey(4, 6).expand(2, 4, 6).mul(torch.tensor([1.0, 2.0])[:, None, None])
+    x = a.to_sparse(layout=getattr(torch, name), blocksize=block).to("neuron")
+    torch.testing.assert_close(torch.add(x, x, alpha=3).cpu().to_dense(), a * 4)
+    assert (x + x).layout == x.layout
+    torch.testing.assert_close(x.add_(x).cpu().to_dense(), a * 2)
+    fewer = a.clone()
+    fewer[:, :2, :3] = 0
+    other = fewer.to_sparse(layout=getattr(torch, name), blocksize=block).to("neuron")
+    with pytest.raises(RuntimeError, match="same places"):
+        x + other
+
+
 def test_complex():
     x = coo(3, 4, nnz=5, dtype=torch.complex64)
     agree(lambda x: [x.conj(), torch.conj_physical(x), torch.view_as_real(x), x * x, x.abs(), x.to_dense()], x)

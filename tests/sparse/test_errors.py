@@ -14,6 +14,13 @@ def device_coo(**kwargs) -> torch.Tensor:
     return coo(4, 5, nnz=6, **kwargs).to("neuron")
 
 
+@pytest.mark.parametrize("name", ["hspmm", "smm", "mm"])
+def test_products_of_hybrid_matrices(name):
+    hybrid = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2, 3), (2, 3)).to("neuron")
+    with pytest.raises(RuntimeError, match="two sparse dims"):
+        getattr(torch, name)(hybrid, torch.ones(3, 2, device="neuron"))
+
+
 def test_invariants_of_coo():
     values = torch.ones(2, device="neuron")
     with torch.sparse.check_sparse_tensor_invariants():

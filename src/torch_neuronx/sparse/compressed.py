@@ -46,8 +46,17 @@ def _add(self: Tensor, other: Tensor, alpha: Any, *, in_place: bool) -> Tensor:
         raise RuntimeError(
             f"add: expected tensors of one layout, but got {self.layout} and {other.layout}. Convert one of them."
         )
-    total = torch.add(self.to_sparse(), other.to_sparse(), alpha=alpha).coalesce()
-    return back(total, self)
+    parts, others = compressed_parts(self), compressed_parts(other)
+    batch = parts[0].dim() - 1
+    if not batch:
+        return back(torch.add(self.to_sparse(), other.to_sparse(), alpha=alpha).coalesce(), self)
+    if self.values().shape != other.values().shape or not all(map(torch.equal, parts, others)):
+        raise RuntimeError(
+            f"add: batches of {self.layout} matrices can be added where both have the same places filled. "
+            "Add them one by one, or as .to_dense()."
+        )
+    values = torch.add(self.values(), other.values(), alpha=alpha)
+    return make_compressed(parts[0].clone(), parts[1].clone(), values, self.shape, self.layout)
 
 
 def back(coo: Tensor, like: Tensor) -> Tensor:

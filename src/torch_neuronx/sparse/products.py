@@ -32,6 +32,14 @@ def _check_matrices(name: str, a: Tensor, b: Tensor) -> None:
         )
 
 
+def _two_sparse_dims(name: str, sparse: Tensor) -> None:
+    if sparse.dense_dim():
+        raise RuntimeError(
+            f"{name}: expected a matrix with two sparse dims, but it has {sparse.dense_dim()} dense ones. "
+            "Convert with .to_dense().to_sparse()."
+        )
+
+
 def _sparse_dense(sparse: Tensor, dense: Tensor) -> Tensor:
     _check_matrices("mm", sparse, dense)
     if sparse.layout != torch.sparse_coo or dense.layout != torch.strided:
@@ -39,11 +47,7 @@ def _sparse_dense(sparse: Tensor, dense: Tensor) -> Tensor:
             f"mm: expected a sparse COO matrix times a dense one, but got {sparse.layout} and {dense.layout}. "
             "Convert with .to_dense() or .to_sparse()."
         )
-    if sparse.dense_dim():
-        raise RuntimeError(
-            f"mm: expected a matrix with two sparse dims, but it has {sparse.dense_dim()} dense ones. "
-            "Convert with .to_dense().to_sparse()."
-        )
+    _two_sparse_dims("mm", sparse)
     rows, columns = sparse._indices().unbind(0)
     return multiply_rows(rows, columns, sparse._values(), dense, sparse.shape[0])
 
@@ -84,6 +88,7 @@ def bmm(self: Tensor, mat2: Tensor) -> Tensor:
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as a hybrid tensor of the rows that are not empty."""
     _check_matrices("hspmm", mat1, mat2)
+    _two_sparse_dims("hspmm", mat1)
     rows, columns = mat1.coalesce()._indices().unbind(0)
     shape = (mat1.shape[0], mat2.shape[1])
     unique, group = torch.unique(rows, return_inverse=True)
