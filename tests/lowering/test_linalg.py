@@ -37,6 +37,8 @@ def test_cholesky_reports_the_failing_minor() -> None:
     assert info.item() == 2
     with Lowered(strict=True), pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
         torch.linalg.cholesky(a)
+    _, info = run(aten.linalg_cholesky_ex.default, (torch.diag(torch.tensor([1.0, 4.0, float("nan")])),), {})
+    assert info.item() == 3
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -133,6 +133,38 @@ REFUSED: dict[str, Callable[[str], object]] = {
     ).cpu(),
     "hardtanh of truth values": lambda d: torch.nn.functional.hardtanh(_bytes(d).bool(), 0, 1),
     "polar of integers": lambda d: torch.polar(torch.arange(3, device=d), torch.arange(3, device=d)),
+    "unique along no dimension": lambda d: ONES(3, 2, device=d).unique(dim=2),
+    "unique_consecutive along no dimension": lambda d: ONES(3, 2, device=d).unique_consecutive(dim=-3),
+    "bincount of floats": lambda d: torch.bincount(ONES(3, device=d)),
+    "bincount of truth values": lambda d: torch.bincount(ONES(3, device=d) > 0),
+    "an output padding as large as the stride": lambda d: torch.nn.functional.conv_transpose2d(
+        ONES(1, 1, 3, 3, device=d), ONES(1, 1, 2, 2, device=d), output_padding=1
+    ),
+    "random integers past their dtype": lambda d: torch.randint(0, 300, (2,), dtype=torch.uint8, device=d),
+    "random integers below their dtype": lambda d: torch.randint(-1, 3, (2,), dtype=torch.uint8, device=d),
+    "random integers like ones that hold less": lambda d: torch.randint_like(_bytes(d), 257),
+    "random_ past the dtype": lambda d: _shorts(d).random_(70_000),
+    "random_ from below the dtype": lambda d: _bytes(d).random_(-1, 3),
+    "random integers past float16": lambda d: torch.randint(70_000, (2,), dtype=torch.half, device=d),
+    "random integers as complex numbers": lambda d: torch.randint(3, (2,), dtype=torch.complex64, device=d),
+    "a permutation past its dtype": lambda d: torch.randperm(257, dtype=torch.uint8, device=d),
+    "a permutation past float16": lambda d: torch.randperm(2050, dtype=torch.half, device=d),
+    "a permutation of truth values": lambda d: torch.randperm(2, dtype=torch.bool, device=d),
+    "smooth_l1_loss with a negative beta": lambda d: torch.nn.functional.smooth_l1_loss(
+        ONES(2, device=d), ONES(2, device=d), beta=-1.0
+    ).item(),
+    "huber_loss without a delta": lambda d: torch.nn.functional.huber_loss(
+        ONES(2, device=d), ONES(2, device=d), delta=0.0
+    ).item(),
+    "a sorter that points nowhere": lambda d: torch.searchsorted(
+        ONES(2, device=d), ONES(1, device=d), sorter=torch.tensor([0, 7], device=d)
+    ).tolist(),
+    "a bag with an index out of range": lambda d: torch.nn.functional.embedding_bag(
+        torch.tensor([1, 9], device=d), ONES(5, 2, device=d), torch.tensor([0], device=d), mode="sum"
+    ).tolist(),
+    "a Poisson rate of NaN": lambda d: torch.poisson(torch.tensor([float("nan")], device=d)).tolist(),
+    "cholesky of NaN": lambda d: torch.linalg.cholesky(torch.full((3, 3), float("nan"), device=d)).tolist(),
+    "cholesky_inverse of a singular factor": lambda d: torch.cholesky_inverse(torch.zeros(3, 3, device=d)).tolist(),
 }
 
 
@@ -188,6 +220,16 @@ ALLOWED: dict[str, Callable[[str], torch.Tensor]] = {
     ),
     "an alpha that fits the result": lambda d: torch.add(
         torch.arange(2, dtype=torch.int8, device=d), torch.arange(2, dtype=torch.int32, device=d), alpha=300
+    ),
+    "every integer of a dtype": lambda d: torch.randint(-128, 128, (99,), dtype=torch.int8, device=d).isnan(),
+    "a permutation that fills its dtype": lambda d: torch.randperm(256, dtype=torch.uint8, device=d).sort()[0],
+    "a permutation that fills float16": lambda d: torch.randperm(2049, dtype=torch.half, device=d).sort()[0],
+    "an output padding below the dilation": lambda d: torch.nn.functional.conv_transpose2d(
+        ONES(1, 1, 3, 3, device=d), ONES(1, 1, 2, 2, device=d), output_padding=1, dilation=2
+    ),
+    "draws without replacement of weight 0": lambda d: torch.multinomial(torch.tensor([0.0, 1.0], device=d), 2),
+    "smooth_l1_loss with beta 0": lambda d: torch.nn.functional.smooth_l1_loss(
+        ONES(2, device=d), torch.zeros(2, device=d), beta=0.0
     ),
     "float to a negative power": lambda d: torch.arange(1.0, 4.0, device=d) ** -1,
     "hardtanh of unsigned integers": lambda d: torch.nn.functional.hardtanh(_bytes(d), 0, 6),

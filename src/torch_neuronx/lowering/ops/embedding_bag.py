@@ -63,7 +63,7 @@ def embedding_bag(
     if padding_idx < 0:
         padding_idx = padding_idx + weight.shape[0] if padding_idx < -1 else -1
     _check_offsets(indices, offsets)
-    i = checked(indices, weight.shape[0], "IndexError", "embedding_bag(): index out of range in self")
+    i = checked(indices, weight.shape[0], "RuntimeError", "embedding_bag(): index out of range in self")
     bags = _bags(indices, offsets)
     kept = _kept(bags, i, padding_idx)
     ones = hlo.full(i.shape, 1, torch.int64)

@@ -56,12 +56,20 @@ NOT_FINITE = "The algorithm failed to converge because the input matrix containe
 NOT_POSITIVE = "The factorization could not be completed because the input is not positive-definite."
 
 
+def _first_nan(factor: Value, info: Value) -> Value:
+    """LAPACK builds differ on a NaN pivot: where the routine went on, info is the order of the first minor with one."""
+    broken = hlo.is_nan(diagonal_of(factor))
+    order = hlo.convert(hlo.argreduce(hlo.convert(broken, torch.int32), 1, largest=True)[1], torch.int32) + 1
+    return hlo.select(hlo.eq(info, 0) & hlo.any_(broken, 1), order, info)
+
+
 @lower("aten::linalg_cholesky_ex")
 def cholesky_ex(self: Value, *, upper: bool = False, check_errors: bool = False) -> tuple[Value, Value]:
     batch = self.shape[:-2]
     if self.numel == 0:
         return self, zeros(batch, torch.int32)
     factor, info = lapack.potrf(batched(self), upper)
+    info = _first_nan(factor, info)
     if check_errors:
         succeeded(info, "linalg.cholesky_ex", NOT_POSITIVE)
     return hlo.reshape(triangle(factor, upper), self.shape), hlo.reshape(info, batch)
@@ -144,7 +152,7 @@ def factored(A: Value) -> tuple[Value, Value, Value]:
     return factor_lu(transpose(A) if A.row_major and not is_complex(A.dtype) else A)
 
 
-def _diagonal(x: Value) -> Value:
+def diagonal_of(x: Value) -> Value:
     """The diagonal of (..., n, n)."""
     n = x.shape[-1]
     hot = hlo.broadcast_to(hlo.eq(hlo.iota((n, n), 0), hlo.iota((n, n), 1)), x.shape)
@@ -162,14 +170,14 @@ def _swap_sign(pivots: Value, dtype: torch.dtype) -> Value:
 @lower("aten::_linalg_det")
 def det(A: Value) -> tuple[Value, Value, Value]:
     packed, pivots, _ = factored(A)
-    diagonal = _diagonal(packed)
+    diagonal = diagonal_of(packed)
     return hlo.prod(diagonal, diagonal.ndim - 1) * _swap_sign(pivots, A.dtype), packed, pivots
 
 
 @lower("aten::_linalg_slogdet")
 def slogdet(A: Value) -> tuple[Value, Value, Value, Value]:
     packed, pivots, _ = factored(A)
-    diagonal = _diagonal(packed)
+    diagonal = diagonal_of(packed)
     size = hlo.abs_(diagonal)
     last = diagonal.ndim - 1
     if is_complex(A.dtype):

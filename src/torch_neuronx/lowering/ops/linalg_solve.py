@@ -13,9 +13,11 @@ from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.dtypes import real_of
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.hlo import lapack
+from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.ops.linalg import (
     batched,
     conjugate,
+    diagonal_of,
     eigh,
     eye,
     factor_lu,
@@ -81,6 +83,8 @@ def cholesky_solve(self: Value, input2: Value, upper: bool = False) -> Value:
 def cholesky_inverse(self: Value, upper: bool = False) -> Value:
     if self.numel == 0:
         return self
+    regular = hlo.all_(hlo.ne(diagonal_of(self), 0))
+    require(regular, "LinAlgError", "cholesky_inverse: a diagonal element is zero: the input matrix is singular.")
     return cholesky_apply(self, eye(self.shape[-1], self.shape[-1], self.dtype), upper)
 
 

@@ -65,6 +65,7 @@ def mse_loss_backward(grad_output: Value, self: Value, target: Value, reduction:
 def smooth_l1_loss(self: Value, target: Value, reduction: int = MEAN, beta: Scalar = 1.0) -> Value:
     dtype, (a, b) = promote(self, target) if self.dtype is torch.float16 else _compute(self, target)
     z, edge = hlo.abs_(a - b), number(beta, a.dtype)
+    require(hlo.ge(edge, 0.0), "RuntimeError", "smooth_l1_loss does not support negative values for beta.")
     return reduced(hlo.select(hlo.lt(z, edge), 0.5 * z * z / edge, z - 0.5 * edge), reduction, dtype)
 
 
@@ -80,6 +81,7 @@ def smooth_l1_loss_backward(grad_output: Value, self: Value, target: Value, redu
 def huber_loss(self: Value, target: Value, reduction: int = MEAN, delta: Scalar = 1.0) -> Value:
     dtype, (a, b) = promote(self, target) if self.dtype is torch.bfloat16 else _compute(self, target)
     z, edge = hlo.abs_(a - b), number(delta, a.dtype)
+    require(hlo.gt(edge, 0.0), "RuntimeError", "huber_loss does not support non-positive values for delta.")
     return reduced(hlo.select(hlo.le(z, edge), 0.5 * z * z, edge * (z - 0.5 * edge)), reduction, dtype)
 
 

@@ -72,7 +72,7 @@ def _flat64(*xs: Value) -> list[Value]:
 @lower("aten::poisson", random=True)
 def poisson(self: Value, generator: Generator = None) -> Value:
     (rate,) = _flat64(self)
-    require(hlo.all_(hlo.not_(rate < 0.0)), "RuntimeError", "invalid Poisson rate, expected rate to be non-negative")
+    require(hlo.all_(rate >= 0.0), "RuntimeError", "invalid Poisson rate, expected rate to be non-negative")
     if not rate.numel:
         return self
     draw = philox.Draw(rate.numel)
@@ -82,7 +82,7 @@ def poisson(self: Value, generator: Generator = None) -> Value:
     small = _invert(u, hlo.exponential(-small_rate), low, lambda k: small_rate / (k + 1.0))
     high = rate >= SMALL
     out = _poisson_by_rejection(draw, hlo.select(high, rate, SMALL), high, small)
-    return hlo.reshape(hlo.convert(hlo.select(hlo.is_nan(rate), 0.0, out), self.dtype), self.shape)
+    return hlo.reshape(hlo.convert(out, self.dtype), self.shape)
 
 
 def _poisson_by_rejection(draw: philox.Draw, rate: Value, pending: Value, start: Value) -> Value:
@@ -235,13 +235,7 @@ def _with_replacement(rows: Value, count: int) -> Value:
 
 
 def _without_replacement(rows: Value, count: int) -> Value:
-    """Exponential race: the arrivals Exp(1) / weight in order are draws without replacement."""
-    enough = hlo.sum_(hlo.convert(rows > 0.0, torch.int64), 1) >= count
-    require(
-        hlo.all_(enough),
-        "RuntimeError",
-        "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)",
-    )
+    """Exponential race: the arrivals Exp(1) / weight in order are draws without replacement; weight 0 comes last."""
     arrival = standard_exponential(rows.shape, rows.dtype) / rows
     if count == 1:
         return hlo.unsqueeze(hlo.argreduce(arrival, 1, largest=False)[1], 1)

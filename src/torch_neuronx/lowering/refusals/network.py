@@ -35,6 +35,18 @@ def _matrices(first: int) -> Refusal:
     return check
 
 
+def _convolution(name: str, call: Call) -> None:
+    _one_dtype(name, call)
+    stride, dilation, extra = (argument(call, x) for x in ("stride", "dilation", "output_padding"))
+    if argument(call, "transposed") and any(
+        e >= max(stride[i % len(stride)], dilation[i % len(dilation)]) for i, e in enumerate(extra)
+    ):
+        raise RuntimeError(
+            f"{name}: output padding must be smaller than either stride or dilation, but got output_padding "
+            f"{list(extra)}, stride {list(stride)}, dilation {list(dilation)}"
+        )
+
+
 def _class_targets(name: str, call: Call) -> None:
     target = argument(call, "target")
     if target.dtype not in (torch.int64, torch.uint8):
@@ -55,7 +67,8 @@ def _softmax_mask(name: str, call: Call) -> None:
 
 
 CHECKS: Final[dict[str, Refusal]] = {
-    **dict.fromkeys((*_PRODUCTS, "convolution", "convolution_overrideable", "linalg_cross"), _one_dtype),
+    **dict.fromkeys((*_PRODUCTS, "linalg_cross"), _one_dtype),
+    **dict.fromkeys(("convolution", "convolution_overrideable"), _convolution),
     "mm": _matrices(0),
     "addmm": _matrices(1),
     **{f"nll_loss{kind}": _class_targets for kind in ("_forward", "2d_forward", "_backward", "2d_backward")},

@@ -71,6 +71,7 @@ CHECKS: Final[dict[str, Refusal]] = {
     **dict.fromkeys(("argmax", "argmin"), _never(torch.bool, then=_something)),
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), _never(*_NOT_FLOATING)),
     "sort": _sorted_dimension,
+    **dict.fromkeys(("unique_dim", "unique_dim_consecutive"), dimension),
     "nansum": _never(*_COMPLEX),
     "topk": _never(torch.bool),
 }
