@@ -25,7 +25,7 @@ from torch_neuronx.lowering.meta import NoMeta, infer, without_meta
 from torch_neuronx.lowering.refusals import refuse
 from torch_neuronx.lowering.spec import Call, Result, TensorSpec
 from torch_neuronx.lowering.views import Layout
-from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType, Runtime
+from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Executable, ResultType, Runtime, Variant
 from torch_neuronx.runtime.targets import runtime
 from torch_neuronx.scalar_types import dtype_of, number_of
 
@@ -90,8 +90,11 @@ def _return_from_json(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Obtained:
+    """`tuning` tells, of one that was chosen among several, what compiler.tuning found."""
+
     executable: Executable
     interface: Interface
+    tuning: dict[str, Any] | None = None
 
 
 @dataclass
@@ -173,8 +176,11 @@ def key_of(source: Source, device: int) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def obtain(source: Source, device: int) -> Obtained:
-    """The executable of `source` on logical device `device`.
+Choice = Callable[[Source, int, Runtime], tuple[Obtained, bytes]]
+
+
+def obtain(source: Source, device: int, choose: Choice | None = None) -> Obtained:
+    """The executable of `source` on logical device `device`; where there is none yet, `choose` may say which.
 
     Raises the meta kernel's own errors, Unsupported when there is no native form, ResizeNeeded when
     an out= argument must grow first, LoweringFailed when the program is not valid.
@@ -183,12 +189,12 @@ def obtain(source: Source, device: int) -> Obtained:
     residents.one_more()
 
     def make() -> Container:
-        obtained, program = _compile(source, device, runtime())
+        obtained, program = (choose or _compile)(source, device, runtime())
         made.append(obtained)
         return _container(key, source, obtained, program, runtime())
 
     if not runtime().capabilities.serialises:
-        return _compile(source, device, runtime())[0]
+        return (choose or _compile)(source, device, runtime())[0]
     key = key_of(source, device)
     container = _cached(key, make)
     return made[0] if made else _load(container, key, source, device)
@@ -203,7 +209,8 @@ def _cached(key: str, make: Callable[[], Container]) -> Container:
 
 def _load(container: Container, key: str, source: Source, device: int) -> Obtained:
     try:
-        return loaded(container.executable, Interface.from_json(container.header.interface), device)
+        made = loaded(container.executable, Interface.from_json(container.header.interface), device)
+        return replace(made, tuning=container.header.options.get("tuning"))
     except Exception as error:  # noqa: BLE001 - whatever the engine says, the file is replaced
         disk_cache().discard(key, f"the engine refused it: {error}")
         return _compile(source, device, runtime())[0]
@@ -225,7 +232,7 @@ def _container(key: str, source: Source, obtained: Obtained, program: bytes, eng
         op=source.name,
         created_by=torch_neuronx.__version__,
         signature=source.signature,
-        options=dict(engine.options),
+        options=dict(engine.options) | ({"tuning": obtained.tuning} if obtained.tuning is not None else {}),
         interface=obtained.interface.to_json(),
     )
 
@@ -277,12 +284,19 @@ def _interface(lowered: Lowered, results: tuple[ResultInfo, ...]) -> Interface:
     return Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
 
 
-def _compile(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:
+def compile_variant(
+    source: Source, device: int, engine: Runtime, variant: Variant | None = None
+) -> tuple[Obtained, bytes]:
+    """An executable that is not looked for on disk nor kept there, and its program."""
     with progress.shown(source.name):
-        return _compile_silently(source, device, engine)
+        return _compile_silently(source, device, engine, variant)
 
 
-def _compile_silently(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:
+def _compile(source: Source, device: int, engine: Runtime) -> tuple[Obtained, bytes]:
+    return compile_variant(source, device, engine)
+
+
+def _compile_silently(source: Source, device: int, engine: Runtime, variant: Variant | None) -> tuple[Obtained, bytes]:
     watch = Stopwatch()
     lowered = source.lower()
     if LAPACK_PREFIX in lowered.built.bytecode and not engine.capabilities.lapack:
@@ -290,7 +304,7 @@ def _compile_silently(source: Source, device: int, engine: Runtime) -> tuple[Obt
     results = tuple(_info(r) for r in lowered.results)
     watch.emitted()
     try:
-        executable = engine.compile(lowered.built.bytecode, device, [r.type for r in results])
+        executable = engine.compile(lowered.built.bytecode, device, [r.type for r in results], variant)
     except Exception as error:
         _count("failed")
         raise LoweringFailed(f"compilation failed: {type(error).__name__}: {error}") from error

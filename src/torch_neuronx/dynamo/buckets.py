@@ -131,6 +131,11 @@ class Varying:
             for name, s in self.sources.items()
         }
 
+    def numbers(self, args: tuple[Any, ...]) -> dict[int, int]:
+        """The sizes and strides that follow a graph's own arguments, by position. `args` describe a call."""
+        strides = [n for i in self.entering for n in args[i].layout.strides]
+        return dict(enumerate((*self.sizes_of(args).values(), *strides), start=len(self.placeholders)))
+
     def request(self, args: tuple[Any, ...]) -> tuple[Request, dict[Any, int]]:
         """What the program of such a call serves, and the sizes of this call. `args` describe its arguments."""
         found = self.sizes_of(args)

@@ -14,6 +14,8 @@ from torch import fx
 
 from torch_neuronx import _C
 from torch_neuronx.compiler import executables
+from torch_neuronx.compiler.made_up import MadeUp
+from torch_neuronx.compiler.tuning import Tuner
 from torch_neuronx.debug import tracking
 from torch_neuronx.dynamo import artifacts, metrics
 from torch_neuronx.dynamo.aliases import Aliases
@@ -28,6 +30,7 @@ from torch_neuronx.eager.resolve import argument_of, run_entry, slot_of
 from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.errors import Unsupported
 from torch_neuronx.lowering.graph import NodeFailed, lower_graph, written_positions
+from torch_neuronx.lowering.ops.conv_products import products
 from torch_neuronx.lowering.padded.data_sizes import makes_sizes
 from torch_neuronx.lowering.padded.decomposed import without_tracing
 from torch_neuronx.lowering.padded.graph import Request, lower_padded
@@ -81,6 +84,8 @@ class CompiledGraph:
         self._exact: Any = None
         self._of_data = makes_sizes(self.module)
         self._tiers = Tiers(None if self._of_data else settings.exact_after)
+        self._tuner = Tuner() if settings.mode == "max-autotune" else None
+        self._convolves = any(n.target in _CONVOLUTIONS for n in graph.nodes)
         self._buckets: dict[str, executables.Obtained] = {}
         self._ahead: set[str] = set()  # those that no call has needed yet
         self.metrics.varying = is_varying(self.module) or self._of_data
@@ -191,8 +196,9 @@ class CompiledGraph:
         call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         try:
             with held_back(), metrics.measured(self.metrics):
-                source = self._source(f"{self.identity} {call!r}", lambda: self._lower(self.module, call))
-                return run_entry(executables.obtain(source, device))
+                made_up = MadeUp(call, described, {}) if self._tuner else None
+                lower = partial(self._lower, self.module, call)
+                return run_entry(self._obtain(f"{self.identity} {call!r}", lower, device, made_up))
         except (NodeFailed, Unsupported, executables.LoweringFailed, RuntimeError) as error:
             raise self._failure(error) from error
 
@@ -210,9 +216,10 @@ class CompiledGraph:
         identity = f"{self._padded_identity} {request!r} {call!r}"
         known = self._buckets.get(identity)
         if known is None:
+            made_up = MadeUp(call, described, varying.numbers(described)) if self._tuner else None
             try:
                 with held_back():
-                    known = self._bucket(identity, call, request, device)
+                    known = self._bucket(identity, call, request, device, made_up)
             except NeedsExact:
                 raise
             except Exception as error:
@@ -229,11 +236,17 @@ class CompiledGraph:
         return f"{self.identity} {known_of_sizes(self.module)}"
 
     def _bucket(
-        self, identity: str, call: Call, request: Request, device: int, *, ahead: bool = False
+        self,
+        identity: str,
+        call: Call,
+        request: Request,
+        device: int,
+        made_up: MadeUp | None = None,
+        *,
+        ahead: bool = False,
     ) -> executables.Obtained:
         with metrics.measured(self.metrics, ahead=ahead), without_tracing() if ahead else nullcontext():
-            source = self._source(identity, lambda: lower_padded(self.module, call, request))
-            found = executables.obtain(source, device)
+            found = self._obtain(identity, partial(lower_padded, self.module, call, request), device, made_up)
         if ahead:
             self._ahead.add(identity)
         return self._buckets.setdefault(identity, found)
@@ -263,10 +276,26 @@ class CompiledGraph:
 
         def make() -> executables.Obtained:
             with metrics.measured(self.metrics, recurring=True):
-                return executables.obtain(self._source(identity, lambda: self._lower(self.module, call)), device)
+                return self._obtain(identity, partial(self._lower, self.module, call), device)
 
         sizes = tuple(self._varying.sizes_of(described).values())
         return run_entry(self._tiers.made(identity, sizes, make))
+
+    def _obtain(
+        self, identity: str, lower: Callable[[], Lowered], device: int, made_up: MadeUp | None = None
+    ) -> executables.Obtained:
+        """The executable of a call; with `made_up` arguments the one that is fastest with them.
+
+        Deterministic mode takes the usual one: another may round otherwise.
+        """
+        source = self._source(identity, lower)
+        if self._tuner is None or made_up is None or torch.are_deterministic_algorithms_enabled():
+            return executables.obtain(source, device)
+        others = {name: partial(_with_products, wanted, lower) for name, wanted in _PRODUCTS.items()}
+        found = self._tuner.obtain(source, others if self._convolves else {}, made_up, device)
+        if found.tuning is not None:
+            self.metrics.tuned.append(found.tuning)
+        return found
 
     def _source(self, identity: str, lower: Callable[[], Lowered]) -> executables.Source:
         """The program of a call; one with operators of others is known by what it is, not by their names."""
@@ -300,6 +329,15 @@ def _with(views: dict[int, torch.Tensor], out: list[Any]) -> list[Any]:
     for k, view in views.items():
         out[k] = view
     return out
+
+
+_CONVOLUTIONS = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
+_PRODUCTS = {"convolutions as products": True, "no convolution as products": False}
+
+
+def _with_products(wanted: bool, lower: Callable[[], Lowered]) -> Lowered:
+    with products(wanted):
+        return lower()
 
 
 _BUILT_IN = frozenset({"aten", "prims", "prim"})

@@ -20,6 +20,8 @@ class GraphMetrics:
     ahead         programs obtained in the background for the bucket that follows, and not called yet
     exact         programs obtained in the background for sizes that recur, beside their bucket's
     cache_hits    how many of all these were read from disk
+    tuned         of mode "max-autotune", an entry for each program: the variant that was chosen, the milliseconds of
+                  each, those that were dropped and why, the seconds it took
     misses        why the others were not: "new graph", "new sizes or layouts", "sizes that recur", "the next bucket"
     """
 
@@ -34,6 +36,7 @@ class GraphMetrics:
     compile_time: float = 0.0
     load_time: float = 0.0
     misses: list[str] = field(default_factory=list)
+    tuned: list[dict[str, Any]] = field(default_factory=list)
     fallback: str | None = None  # why it runs op by op
     varying: bool = False  # whether sizes of its inputs vary
     exact_because: str | None = None  # why varying sizes are not padded to buckets

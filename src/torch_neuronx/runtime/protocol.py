@@ -46,6 +46,14 @@ class Executable:
     loaded: Any
 
 
+@dataclass(frozen=True)
+class Variant:
+    """Compile options, beside a target's own, that may make a program faster."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...]
+
+
 class Runtime(Protocol):
     """One target in this process."""
 
@@ -62,7 +70,12 @@ class Runtime(Protocol):
 
     def device_count(self) -> int: ...
 
-    def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable: ...
+    def variants(self, program: bytes) -> tuple[Variant, ...]:
+        """What is worth measuring for a program beside the target's own options."""
+
+    def compile(
+        self, program: bytes, device: int, results: Sequence[ResultType], variant: Variant | None = None
+    ) -> Executable: ...
 
     def serialise(self, executable: Executable) -> bytes: ...
 

@@ -15,7 +15,7 @@ import torch
 from jaxlib import _jax, lapack, xla_client
 
 from torch_neuronx.lowering.dtypes import numpy_dtype, storage_dtype
-from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Array, Capabilities, Executable, ResultType
+from torch_neuronx.runtime.protocol import LAPACK_PREFIX, Array, Capabilities, Executable, ResultType, Variant
 
 TESTED: Final = ("0.10.2",)
 # Emitters off: half the compile time at equal speed. Excess precision off: bf16 rounds as torch does.
@@ -28,6 +28,15 @@ COMPILE_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
 # runs unvectorised, up to seven times slower.
 IN_PLACE_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (("xla_cpu_use_fusion_emitters", True),)
 _IN_PLACE: Final = b"tf.aliasing_output"  # the attribute of an argument whose memory becomes a result's
+_YNN: Final = "xla_cpu_experimental_ynn_fusion_type"
+_YNN_PRODUCTS: Final = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
+# Each makes other code of most programs. jaxlib takes further options that change nothing: oneDNN, XNN, schedulers.
+VARIANTS: Final = (
+    Variant("reductions as loops", ((_YNN, _YNN_PRODUCTS),)),
+    Variant("products by Eigen", ((_YNN, "LIBRARY_FUSION_TYPE_REDUCE"),)),
+    Variant("wide vectors", (("xla_cpu_prefer_vector_width", 512),)),
+    Variant("products on one thread", (("xla_cpu_multi_thread_eigen", False),)),
+)
 
 
 class UntestedVersion(RuntimeError):
@@ -116,18 +125,28 @@ class XlaRuntime:
     def device_count(self) -> int:
         return len(self._devices)
 
-    def _options(self, device: int, *, in_place: bool = False) -> Any:
+    def variants(self, program: bytes) -> tuple[Variant, ...]:
+        if not self._host:
+            return ()
+        name, emitters = ("loops without emitters", False) if _IN_PLACE in program else ("fusion emitters", True)
+        return (Variant(name, (("xla_cpu_use_fusion_emitters", emitters),)), *VARIANTS)
+
+    def _options(self, device: int, *, in_place: bool = False, variant: Variant | None = None) -> Any:
         options = _jax.CompileOptions()
         options.num_replicas = options.num_partitions = 1
         options.device_assignment = xla_client.DeviceAssignment.create(np.array([[self._devices[device].id]]))
         if self._host:
             options.env_option_overrides = [*COMPILE_OPTIONS, *(IN_PLACE_OPTIONS if in_place else ())]
+        if variant is not None:
+            options.env_option_overrides = [*options.env_option_overrides, *variant.options]
         return options
 
-    def compile(self, program: bytes, device: int, results: Sequence[ResultType]) -> Executable:
+    def compile(
+        self, program: bytes, device: int, results: Sequence[ResultType], variant: Variant | None = None
+    ) -> Executable:
         if LAPACK_PREFIX in program:
             _load_lapack()
-        options = self._options(device, in_place=_IN_PLACE in program)
+        options = self._options(device, in_place=_IN_PLACE in program, variant=variant)
         loaded = self._client.compile_and_load(program, [self._devices[device]], options)
         return self._wrap(loaded, device, results)
 

@@ -7,7 +7,9 @@ layers of an image network, at small batches) that takes longer than the product
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import torch
@@ -18,12 +20,25 @@ from torch_neuronx.lowering.value import Value
 
 Ints = Sequence[int]
 SMALL: Final = 1 << 16  # weights: below that turning them around costs nothing that shows
+_wanted: ContextVar[bool | None] = ContextVar("products instead of convolutions", default=None)
+
+
+@contextmanager
+def products(wanted: bool) -> Iterator[None]:
+    """All convolutions that can be are lowered as products in this block, or none is: to measure both."""
+    token = _wanted.set(wanted)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
 
 
 def pays(weights: Ints, dtype: torch.dtype, batch: int, out: Ints, groups: int) -> bool:
     """Whether a convolution with weights (O, I, *kernel) and `out` places in each of `batch` images is faster so."""
     few = batch * math.prod(out) <= weights[0] and math.prod(weights) >= SMALL
-    return few and len(out) == 2 and groups == 1 and not dtype.is_complex
+    wanted = _wanted.get()
+    chosen = few if wanted is None else wanted
+    return chosen and len(out) == 2 and groups == 1 and not dtype.is_complex
 
 
 def correlate(x: Value, w: Value, out: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Value:
