@@ -61,9 +61,9 @@ Ref padded_tuple(const Entry& entry, const CallView& call) {
     const SlotLeaf& slot = call.slots[static_cast<size_t>(leaf == nullptr ? input.slot : leaf->slot)];
     materialise(slot);
     const bool as_it_is = leaf == nullptr || (slot.numel == input.capacity && leaf->tensor.storage_offset() == 0);
-    PyTuple_SET_ITEM(tuple.get(), i++,
-                     as_it_is ? Py_NewRef(slot.buffer->handle)
-                              : padded_copy(leaf->tensor, input.capacity, entry.poison));
+    PyTuple_SET_ITEM(
+        tuple.get(), i++,
+        as_it_is ? Py_NewRef(slot.buffer->handle) : padded_copy(leaf->tensor, input.capacity, entry.poison));
   }
   PyTuple_SET_ITEM(tuple.get(), i, parameter_array(call.params, call.device));
   return tuple;
