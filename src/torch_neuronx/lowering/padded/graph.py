@@ -87,6 +87,7 @@ class PaddedEmitter(Emitter):
 
     def _of_data(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """An op whose result's size depends on data."""
+        assert isinstance(node.target, torch._ops.OpOverload)
         if any(_varies(x) for x in rules.leaves([args, kwargs])):
             return self._by_rule(node, args, kwargs)
         given, named = rules.map_leaves(lambda x: x.value if isinstance(x, EmitTensor) else x, [list(args), kwargs])
