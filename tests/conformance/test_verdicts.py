@@ -66,6 +66,7 @@ def test_a_listed_gap_that_passes() -> None:
     found = gaps.disagreements(_known("*"), {UNIT: Verdict.FAILS, OTHER: Verdict.NATIVE}, {})
     assert found == ["add float32 forward is a gap in gaps.toml and passes: remove it"]
     assert len(gaps.disagreements(_known("int64"), {OTHER: Verdict.NATIVE}, {})) == 1  # it covers nothing
+    assert gaps.disagreements(_known("int64"), {UNIT: Verdict.CPU_FAILS, OTHER: Verdict.NATIVE}, {}) == []
     assert gaps.disagreements(_known("int64"), {OTHER: Verdict.NATIVE}, {}, whole=False) == []
 
 
