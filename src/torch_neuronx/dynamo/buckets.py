@@ -38,7 +38,12 @@ class Varying:
     """The symbols of one graph."""
 
     def __init__(
-        self, module: fx.GraphModule, buckets: tuple[int, ...], aliases: Aliases, saved: frozenset[int] = frozenset()
+        self,
+        module: fx.GraphModule,
+        buckets: tuple[int, ...],
+        aliases: Aliases,
+        saved: frozenset[int] = frozenset(),
+        backward: bool = False,
     ) -> None:
         """`saved` are outputs that only this graph's backward sees."""
         self.module, self.buckets, self.aliases = module, buckets, aliases
@@ -61,6 +66,12 @@ class Varying:
         self.numbers_of_data = [k for k in self.of_data if isinstance(nodes[k].meta["val"], torch.SymInt)]
         self.kept = tuple(k for k, _ in self._varying_outputs() if k in saved and k not in roots | views | self.of_data)
         self.entering = tuple(i for i, n in enumerate(self.placeholders) if _is_symbolic(n.meta.get("val")))
+        # Of others a size that is a bucket itself would ask for a program of its own.
+        self.may_lie = frozenset(
+            i
+            for i in self.entering
+            if _grows_outermost(self.placeholders[i].meta["val"]) or (backward and _is_saved(self.placeholders[i]))
+        )
 
     def _find(self, position: int, traced: Any) -> None:
         sizes = enumerate(traced.shape) if isinstance(traced, torch.Tensor) else [(None, traced)]
@@ -118,7 +129,8 @@ class Varying:
             traced = self.placeholders[i].meta["val"]
             out[i] = _C.with_capacity(args[i].detach(), math.prod(_at(n, bounds) for n in traced.shape), poison)
             strides += out[i].stride()
-            forms |= _lies(out[i], self._padded(self.placeholders[i], exact, bounds)) << k
+            if i in self.may_lie:
+                forms |= _lies(out[i], self._padded(self.placeholders[i], exact, bounds)) << k
         return [*out, *sizes.values(), *strides, forms]
 
     def _symbols(self, numbers: dict[str, int]) -> dict[Any, int]:
@@ -260,6 +272,18 @@ def _is_symbolic(traced: Any) -> bool:
 def _at(size: Any, symbols: dict[Any, int]) -> int:
     traced: Any = size
     return int(traced.node.expr.subs(symbols)) if isinstance(traced, torch.SymInt) else int(traced)
+
+
+def _grows_outermost(traced: torch.Tensor) -> bool:
+    """Whether memory is padded as it lies there: only the first dimension that is not 1 varies."""
+    sizes: list[Any] = list(traced.shape)
+    moving = [n for n in sizes if isinstance(n, torch.SymInt) or n != 1]
+    return not any(isinstance(n, torch.SymInt) for n in moving[1:])
+
+
+def _is_saved(placeholder: fx.Node) -> bool:
+    """Whether an input of a backward graph is what forward made for it, by AOTAutograd's names."""
+    return not str(placeholder.target).startswith(("primals", "tangents"))
 
 
 def _lies(x: torch.Tensor, layout: Layout) -> bool:

@@ -96,7 +96,7 @@ class CompiledGraph:
             artifacts.save_graph(self.module, self.name)
 
     def _prepare_padded(self, inputs: int, returns: int, floats: tuple[int, ...], random: bool) -> None:
-        varying = Varying(self.module, self.settings.buckets or (), self._aliases, self._saved)
+        varying = Varying(self.module, self.settings.buckets or (), self._aliases, self._saved, self.kind == "backward")
         self.metrics.exact_because = varying.obstacle()
         if self.metrics.exact_because is None:
             numbers = tuple(range(inputs, inputs + varying.extra - 1))
