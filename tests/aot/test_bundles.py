@@ -46,6 +46,15 @@ def shipped(model: nn.Module, args: tuple, path: Path, kwargs: dict | None = Non
     return torch_neuronx.load(path)
 
 
+def test_inputs_named_like_builtins(tmp_path: Path) -> None:
+    """Copying such a graph renames them; Linear and Sequential call theirs `input`."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.randn(1, 3)
+    torch_neuronx.aot_compile(export(model, (x,)), tmp_path / "b.neff")
+    with torch.no_grad():
+        same(torch_neuronx.load(tmp_path / "b.neff")(x.to(D)), model(x))
+
+
 def test_keywords_and_nested_results(tmp_path: Path) -> None:
     model = made(Mlp)
     args, kwargs = Mlp.inputs()

@@ -6,6 +6,8 @@ import pytest
 import torch
 from emulate import Lowered, check, run
 
+import torch_neuronx
+
 aten = torch.ops.aten
 DTYPES = [torch.float32, torch.float64, torch.complex64]
 
@@ -214,3 +216,9 @@ def test_cross_product() -> None:
 
 def test_linear_combination():
     check(aten._compute_linear_combination.default, torch.randn(3, 2, 5), torch.randn(4, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_matrix_exp_of_half_precision_says_why_it_runs_on_the_cpu(dtype: torch.dtype) -> None:
+    with pytest.raises(RuntimeError, match="depends on its blocking"), torch_neuronx.no_fallback():
+        torch.linalg.matrix_exp(torch.eye(3, dtype=dtype, device="neuron"))

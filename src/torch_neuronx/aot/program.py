@@ -67,7 +67,7 @@ def on_device(exported: ExportedProgram) -> ExportedProgram:
     if foreign := devices - {"cpu", "neuron"}:
         raise BundleError(
             f"the exported program has tensors on {', '.join(sorted(foreign))}. Move it with "
-            "torch.export.passes.move_to_device_pass(program, 'neuron:0')."
+            "move_to_device_pass(program, 'neuron:0') from torch.export.passes."
         )
     if devices != {"cpu"}:
         return exported
@@ -75,7 +75,17 @@ def on_device(exported: ExportedProgram) -> ExportedProgram:
 
     with _without_deprecations():
         copied = copy.deepcopy(exported)
+    _named_alike(copied, exported)
     return move_to_device_pass(copied, "neuron:0")
+
+
+def _named_alike(copied: ExportedProgram, exported: ExportedProgram) -> None:
+    """Copying a graph renames what is named like a builtin, such as `input`, and the signature keeps the old names."""
+    for new, old in zip(copied.graph.nodes, exported.graph.nodes, strict=True):
+        new.name = old.name
+        if new.op == "placeholder":
+            new.target = old.target
+    copied.graph_module.recompile()
 
 
 def graph_of(exported: ExportedProgram) -> Graph:

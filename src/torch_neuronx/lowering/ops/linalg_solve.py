@@ -190,6 +190,8 @@ def matrix_exp(self: Value) -> Value:
     a = batched(self)
     b, n, _ = a.shape
     real = real_of(a.dtype)
+    if real not in _TAYLOR_BOUND:
+        raise Unsupported(f"of {self.dtype} the CPU's own result depends on its blocking, and is NaN for most inputs")
     norm = hlo.reduce_max(hlo.sum_(hlo.abs_(a), 1), 1)
     ratio = norm / _TAYLOR_BOUND[real]
     needed = hlo.ceil(hlo.log(hlo.maximum(ratio, 1.0)) * (1.0 / math.log(2.0)))
