@@ -124,3 +124,11 @@ def test_polynomials(name):
     check(packet.default, x, n, rtol=1e-8, atol=1e-8)
     check(packet.n_scalar, x[:, 0].contiguous(), 3)
     check(packet.x_scalar, 0.3, torch.arange(5))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.uint8])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4])
+def test_polygamma_of_integers_and_their_poles(n: int, dtype: torch.dtype) -> None:
+    x = torch.arange(0 if dtype is torch.uint8 else -9, 10, dtype=dtype)
+    got, want = torch.polygamma(n, x.to("neuron")).cpu(), torch.polygamma(n, x)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)

@@ -136,7 +136,7 @@ def polygamma(n: int, self: Value) -> Value:
         factor = hlo.exponential(hlo.lgamma(hlo.full_like(x, n + 1.0)))
         return (1.0 if n % 2 else -1.0) * factor * zeta(hlo.full_like(x, n + 1.0), x)
 
-    return apply(in_double(build), self, int_to_float=True)
+    return apply(build, self, int_to_float=True)
 
 
 def xlogy(x: Value, y: Value) -> Value:
