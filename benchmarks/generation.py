@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,7 +17,7 @@ import torch
 from torch import Tensor
 
 import torch_neuronx
-from benchmarks import report
+from benchmarks import processes, report
 from benchmarks.zoo_transformers import LAYERS, WIDTH, Generation, llama
 
 RESULTS = Path(__file__).parent / "results"
@@ -70,13 +67,6 @@ def _text(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def _in_a_process(way: str, cache: str) -> dict[str, Any]:
-    environment = {**os.environ, "TORCH_NEURONX_NEFF_CACHE_DIR": cache}
-    command = [sys.executable, "-m", "benchmarks.generation", "--child", "--only", way]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.generation", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=list(WAYS), default=list(WAYS))
@@ -90,8 +80,8 @@ def main() -> None:
     found = {}
     for way in chosen.only:
         with tempfile.TemporaryDirectory() as cache:
-            _in_a_process(way, cache)
-            found[way] = _in_a_process(way, cache)
+            for _ in ("to fill the disk", "to measure"):
+                found[way] = processes.measured("benchmarks.generation", way, cache)
     around = report.circumstances(load)
     head = [f"{around.date}, {around.versions}", around.processor, f"load average {load}, then {around.load_after}"]
     about = f"Llama, {LAYERS} layers of {WIDTH}, {TOKENS} tokens after {PROMPT}, float32, one thread"

@@ -10,11 +10,20 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch_neuronx
 from benchmarks.timing import Pair, Timing, better
 
 ROOT = Path(__file__).parents[1]
+
+
+def measured(module: str, name: str, cache: str) -> dict[str, Any]:
+    """What `python -m module --child --only name` prints last, as JSON, with its executables in `cache`."""
+    environment = {**os.environ, "TORCH_NEURONX_NEFF_CACHE_DIR": cache}
+    command = [sys.executable, "-m", module, "--child", "--only", name]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def start(repeats: int) -> Iterator[tuple[str, Pair]]:

@@ -8,9 +8,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import torch_neuronx
-from benchmarks import models, report
+from benchmarks import models, processes, report
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = sorted({1 + round(i * 511 / 63) for i in range(64)})
@@ -105,14 +102,6 @@ def _text(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def _in_a_process(name: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "TORCH_NEURONX_NEFF_CACHE_DIR": cache}
-        command = [sys.executable, "-m", "benchmarks.serving", "--child", "--only", name]
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=list(WORK), default=list(WORK))
@@ -123,7 +112,10 @@ def main() -> None:
         print(json.dumps(measure(chosen.only[0])))
         return
     load = report.load_average()
-    found = {name: _in_a_process(name) for name in chosen.only}
+    found = {}
+    for name in chosen.only:
+        with tempfile.TemporaryDirectory() as cache:
+            found[name] = processes.measured("benchmarks.serving", name, cache)
     around = report.circumstances(load)
     head = [f"{around.date}, {around.versions}", around.processor, f"load average {load}, then {around.load_after}"]
     about = f"{LAYERS} layers of {WIDTH}, {HEADS} heads, {len(LENGTHS)} lengths from 1 to {LENGTHS[-1]}, float32"

@@ -28,10 +28,10 @@ import torch_neuronx
 from conformance import gaps, samples, units, workers
 from torch_neuronx.debug import fallback_report
 from torch_neuronx.dynamo import metrics
+from torch_neuronx.lowering.padded.poison import POISON
 
 DTYPES = ("float32", "int64")
 MODE = "dynamic"
-POISON = "TORCH_NEURONX_POISON_PADDING"
 _TOLERANCE = {torch.float32: 1e-3, torch.complex64: 1e-3, torch.float64: 1e-6, torch.complex128: 1e-6}
 
 

@@ -48,7 +48,10 @@ def variants(monkeypatch: pytest.MonkeyPatch, *given: Variant) -> None:
 
 def test_the_variants_are_compared_and_the_values_right() -> None:
     x, y = torch.randn(8, 32), torch.randn(32, 16)
-    f = lambda x, y: (x @ y).softmax(-1).sum(0)  # noqa: E731
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x @ y).softmax(-1).sum(0)
+
     torch.testing.assert_close(tuned(f)(x.to(D), y.to(D)).cpu(), f(x, y))
     (report,) = reports()
     assert report["chosen"] in report["milliseconds"]

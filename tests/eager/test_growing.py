@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch_neuronx.compiler import residents
 from torch_neuronx.compiler.executables import compile_counters
 from torch_neuronx.eager import growing
+from torch_neuronx.lowering.padded.poison import POISON
 
 D = "neuron"
 SIZES = (5, 7, 9, 10, 11, 13, 14, 21, 22, 23)
@@ -21,7 +22,7 @@ SIZES = (5, 7, 9, 10, 11, 13, 14, 21, 22, 23)
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(growing.POISON, "1")
+    monkeypatch.setenv(POISON, "1")
     residents.let_go()
     yield
     residents.let_go()

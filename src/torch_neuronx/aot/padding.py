@@ -7,7 +7,6 @@ the sizes, the strides of what is read through them, and one number that says wh
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 from torch_neuronx import _C
 from torch_neuronx.aot.manifest import Leaf, Manifest
 from torch_neuronx.compiler.executables import Interface, Obtained
-from torch_neuronx.dynamo.buckets import POISON, without_holes
+from torch_neuronx.dynamo.buckets import without_holes
 from torch_neuronx.lowering.expressions import Expression, evaluate
+from torch_neuronx.lowering.padded.poison import poisoned
 from torch_neuronx.lowering.spec import Call, TensorSpec
 from torch_neuronx.lowering.views import Layout
 
@@ -46,7 +46,7 @@ class Padding:
 
     def arguments(self, args: list[Any], sizes: Mapping[str, int], bounds: Mapping[str, int]) -> list[Any]:
         """`args` are contiguous where they vary."""
-        poison = os.environ.get(POISON, "0") not in ("", "0")
+        poison = poisoned()
         out, strides = list(args), []
         for p, leaf in self.entering:
             # One more than the largest: no size fills its storage, and so all of them are one call to the core.

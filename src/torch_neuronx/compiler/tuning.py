@@ -103,7 +103,7 @@ def _fastest(
             trials.dropped[name] = wrong
 
     for variant in engine.variants(lowered.built.bytecode):
-        attempt(variant.name, lambda v=variant: executables.compile_variant(source, device, engine, v)[0])  # type: ignore[misc]
+        attempt(variant.name, lambda v=variant: executables.compile_variant(source, device, engine, v)[0])  # type: ignore[misc]  # its default binds it
     for name, lower in others.items():
 
         def other(name: str = name, lower: Callable[[], Lowered] = lower) -> Obtained | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +17,10 @@ from torch_neuronx.lowering.graph import output_nodes, written_positions
 from torch_neuronx.lowering.padded import data_sizes
 from torch_neuronx.lowering.padded.graph import Entering, Request
 from torch_neuronx.lowering.padded.ladder import ladder
+from torch_neuronx.lowering.padded.poison import poisoned
 from torch_neuronx.lowering.padded.sizes import NeedsExact
 from torch_neuronx.lowering.spec import Call
-from torch_neuronx.lowering.views import Layout, contiguous_strides
-
-# For tests: what lies behind an input's elements is NaN, or 123 where there is none, instead of zeros.
-POISON = "TORCH_NEURONX_POISON_PADDING"
+from torch_neuronx.lowering.views import Layout, contiguous_strides, packed
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ class Varying:
         """The arguments of the padded program: inputs in storages of their largest size, then sizes and strides."""
         sizes = self.sizes(args)
         exact, bounds = self._symbols(sizes), self._symbols(self.bounds(sizes))
-        poison = os.environ.get(POISON, "0") not in ("", "0")
+        poison = poisoned()
         out, strides, forms = list(args), [], 0
         for k, i in enumerate(self.entering):
             traced = self.placeholders[i].meta["val"]
@@ -247,22 +244,14 @@ class Varying:
 
     def _padded(self, node: fx.Node, exact: dict[Any, int], bounds: dict[Any, int]) -> Layout:
         """The layout of a tensor whose memory has room for its largest size in every dimension."""
-        room = [_at(n, bounds) for n in node.meta["val"].shape]
+        room = tuple(_at(n, bounds) for n in node.meta["val"].shape)
         layout = self._layout(node, exact)
-        strides, step = [0] * len(room), 1
-        for d in reversed(layout.order):
-            strides[d] = step
-            step *= room[d]
-        return Layout(layout.sizes, tuple(strides))
+        return Layout(layout.sizes, packed(room, layout.order))
 
 
 def without_holes(layout: Layout) -> Layout:
     """Dense in the same order: most of these are saved for backward, where only the elements matter."""
-    strides, step = [0] * len(layout.sizes), 1
-    for d in reversed(layout.order):
-        strides[d] = step
-        step *= layout.sizes[d]
-    return Layout(layout.sizes, tuple(strides))
+    return Layout(layout.sizes, packed(layout.sizes, layout.order))
 
 
 def _is_symbolic(traced: Any) -> bool:

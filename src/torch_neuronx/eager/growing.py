@@ -22,6 +22,7 @@ from torch_neuronx.lowering.call import Lowered
 from torch_neuronx.lowering.errors import Refused, Unsupported
 from torch_neuronx.lowering.forms import resolve
 from torch_neuronx.lowering.padded.ladder import ladder
+from torch_neuronx.lowering.padded.poison import poisoned
 from torch_neuronx.lowering.padded.serves import Input, Linear, Output, Serves, capacity_of, fitted, laid_out
 from torch_neuronx.lowering.spec import Call, ScalarSpec, TensorSpec
 from torch_neuronx.lowering.table import rows
@@ -29,7 +30,6 @@ from torch_neuronx.lowering.views import Layout
 from torch_neuronx.runtime.targets import runtime
 
 SWITCH: Final = "TORCH_NEURONX_EAGER_BUCKETS"
-POISON: Final = "TORCH_NEURONX_POISON_PADDING"
 SEEN: Final = 3  # sizes before a program for all of them pays
 LARGEST: Final = 1 << 18  # elements: of more, moving them to their padded places takes longer than loading a program
 SMALLEST: Final = 32
@@ -256,9 +256,8 @@ def _in_bucket(family: Family, form: Form, size: int | None, device: int) -> tup
     if found is None:
         serves = Serves(bound, call.params, inputs, family.shape.outputs, call.params + len(numbers))
         found = family.programs[key] = _obtain(form, size, serves, device)
-    poison = os.environ.get(POISON, "0") not in ("", "0")
     described = tuple((-1 if x.tensor is None else x.tensor, x.slot, x.capacity) for x in inputs)
-    return _at_size(found, family.shape, size or 0), (described, numbers, poison)
+    return _at_size(found, family.shape, size or 0), (described, numbers, poisoned())
 
 
 def _obtain(form: Form, size: int | None, serves: Serves, device: int) -> Obtained:

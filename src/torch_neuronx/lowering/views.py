@@ -10,6 +10,7 @@ The offset is a run-time operand in the last two.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -69,6 +70,15 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(n, 1)
     return tuple(reversed(strides))
+
+
+def packed(sizes: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    """Strides without holes, with dimensions in memory in this order, outermost first."""
+    strides, step = [0] * len(sizes), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= sizes[d]
+    return tuple(strides)
 
 
 def moving_dims(layout: Layout) -> list[int]:

@@ -12,8 +12,8 @@ from torch import fx
 from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.padded import layout, sizes
-from torch_neuronx.lowering.padded.rules import Node, rule
-from torch_neuronx.lowering.padded.sizes import NeedsExact, dim_of, value_of
+from torch_neuronx.lowering.padded.rules import Node, all_prefix, rule
+from torch_neuronx.lowering.padded.sizes import NeedsExact, value_of
 from torch_neuronx.lowering.value import Dim, Factor, Size, Sized, Value
 
 
@@ -80,18 +80,10 @@ def counted(x: Value, count: Value, size: Size, rest: Sequence[Dim]) -> Value:
     return layout.with_dims(layout.physical(x), [first, *rest])
 
 
-def _rows(x: Value) -> Value:
-    """x with every dimension padded behind."""
-    for d, dim in enumerate(x.dims):
-        if not layout.is_prefix(dim):
-            x = layout.along(x, d, dim_of(layout.sizes_of(x)[d]))
-    return x
-
-
 @rule("aten::nonzero")
 def _nonzero(node: Node) -> Value:
     """Padding is zero; a place's number among padded ones has the coordinates it has among valid ones."""
-    x = layout.mask(_rows(node["self"]), range(node["self"].ndim), 0)
+    x = layout.mask(all_prefix(node["self"]), range(node["self"].ndim), 0)
     found = node.emit({"self": x})
     return counted(found.value, found.count, node.sizes[0][0], found.value.dims[1:])
 
@@ -100,7 +92,7 @@ def _nonzero(node: Node) -> Value:
 def _masked_select(node: Node) -> Value:
     (x, mask), dims = layout.broadcast([node["self"], node["mask"]])
     shape = [d.bound for d in dims]
-    x, mask = (_rows(layout.with_dims(hlo.broadcast_to(layout.physical(v), shape), dims)) for v in (x, mask))
+    x, mask = (all_prefix(layout.with_dims(hlo.broadcast_to(layout.physical(v), shape), dims)) for v in (x, mask))
     mask = layout.mask(hlo.convert(mask, torch.bool), range(mask.ndim), False)
     found = node.emit({"self": layout.physical(x), "mask": layout.physical(mask)})
     return counted(found.value, found.count, node.sizes[0][0], ())
@@ -111,7 +103,7 @@ def chosen(node: Node, mask: Value, first: int) -> Value:
     x = node["self"]
     if first:
         raise NeedsExact(f"{node.name} by a mask behind other dimensions")
-    mask = _rows(mask)
+    mask = all_prefix(mask)
     for k in range(mask.ndim):
         x = layout.along(x, k, mask.dims[k])
     kept = layout.mask(hlo.convert(mask, torch.bool), range(mask.ndim), False)
@@ -128,7 +120,7 @@ def put_counted(node: Node, mask: Value, first: int) -> Value:
     rest = x.dims[mask.ndim :]
     if first or values.ndim != len(rest) + 1:
         raise NeedsExact(f"{node.name} by a mask of values of another form than what it chooses")
-    mask = _rows(mask)
+    mask = all_prefix(mask)
     for k in range(mask.ndim):
         x = layout.along(x, k, mask.dims[k])
     values = layout.along(values, 0, Dim((Factor(layout.sizes_of(values)[0], values.dims[0].bound),)))

@@ -200,6 +200,13 @@ def prefix(x: Value, d: int) -> Value:
     return x if layout.is_prefix(x.dims[d]) else layout.along(x, d, dim_of(size_of(x.dims[d])))
 
 
+def all_prefix(x: Value) -> Value:
+    """x with the padding of every dimension behind its valid part."""
+    for d in range(x.ndim):
+        x = prefix(x, d)
+    return x
+
+
 def aligned(a: Value, i: int, b: Value, j: int) -> tuple[Value, Value]:
     """a and b with equal padding along a's dimension i and b's j, which have one size."""
     if not (a.dims[i].padded or b.dims[j].padded):

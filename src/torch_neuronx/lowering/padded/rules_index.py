@@ -18,7 +18,7 @@ from torch_neuronx.lowering.axes import axis
 from torch_neuronx.lowering.bounds import out_of_bounds
 from torch_neuronx.lowering.module import require
 from torch_neuronx.lowering.padded import data_sizes, layout
-from torch_neuronx.lowering.padded.rules import Node, aligned, prefix, rule
+from torch_neuronx.lowering.padded.rules import Node, aligned, all_prefix, prefix, rule
 from torch_neuronx.lowering.padded.sizes import NeedsExact, expression, size_of, value_of
 from torch_neuronx.lowering.value import Dim, Factor, Value
 
@@ -49,12 +49,6 @@ def _replaced(x: Value, d: int, dim: Dim) -> list[Dim]:
     return [*x.dims[:d], dim, *x.dims[d + 1 :]]
 
 
-def _all_prefix(x: Value) -> Value:
-    for d in range(x.ndim):
-        x = prefix(x, d)
-    return x
-
-
 def with_spare(x: Value, d: int) -> Value:
     """x with one more row along d."""
     return hlo.pad(layout.physical(x), [0] * x.ndim, [1 if i == d else 0 for i in range(x.ndim)])
@@ -82,7 +76,7 @@ def _gather(node: Node) -> Value:
     if not x.ndim or not index.ndim:
         return node.sized(node.emit())
     d = axis(node["dim"], x.ndim)
-    x, index = _all_prefix(x), _all_prefix(index)
+    x, index = all_prefix(x), all_prefix(index)
     at = checked(index, x, d, f"gather(): {_outside(x, d)}", error="RuntimeError")
     return layout.with_dims(node.emit({"self": x, "index": at}), index.dims)
 
@@ -105,11 +99,11 @@ def _scatter(node: Node) -> Value:
     if not x.ndim or not index.ndim:
         return node.sized(node.emit())
     d = axis(node["dim"], x.ndim)
-    x, index = _all_prefix(x), _all_prefix(index)
+    x, index = all_prefix(x), all_prefix(index)
     changed: dict[str, Value] = {}
     room = [index.shape[i] if i == d else min(index.shape[i], x.shape[i]) for i in range(x.ndim)]
     if isinstance(source, Value) and source.ndim:
-        changed["src"] = source = _all_prefix(source)
+        changed["src"] = source = all_prefix(source)
         room = [min(a, b) for a, b in zip(room, source.shape, strict=True)]
     index = _cut(index, room)
     at = checked(index, x, d, f"scatter(): {_outside(x, d)}", error="RuntimeError")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torch_neuronx.lowering.views import Layout, contiguous_strides
+from torch_neuronx.lowering.views import Layout, packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,7 @@ class Serves:
 
 def laid_out(sizes: tuple[int, ...], order: tuple[int, ...]) -> Layout:
     """Dense, with its dimensions in this order."""
-    packed = contiguous_strides(tuple(sizes[d] for d in order))
-    strides = [0] * len(order)
-    for place, d in enumerate(order):
-        strides[d] = packed[place]
-    return Layout(sizes, tuple(strides))
+    return Layout(sizes, packed(sizes, order))
 
 
 def fitted(known: list[int], values: list[int]) -> Linear | None:
