@@ -37,10 +37,11 @@ def neuron(
     return backend(module, inputs)
 
 
-def _compile(module: fx.GraphModule, inputs: Sequence[Any], *, kind: str, settings: Settings) -> CompiledGraph:
+def _compile(module: fx.GraphModule, inputs: Sequence[Any], *, kind: str, settings: Settings) -> Callable[..., Any]:
     if not torch.neuron.is_available():  # type: ignore[attr-defined]
         raise RuntimeError("torch.compile(backend='neuron') needs the neuron device, which is not available")
-    return CompiledGraph(module, kind, settings, _saved(module) if kind == "forward" else frozenset())
+    saved = _saved(module) if kind == "forward" else frozenset()
+    return CompiledGraph(module, kind, settings, saved).entry_point()
 
 
 def _saved(module: fx.GraphModule) -> frozenset[int]:

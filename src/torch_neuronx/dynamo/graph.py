@@ -116,6 +116,16 @@ class CompiledGraph:
                 self.name, inputs, returns, self.written, floats, random, weakly(self._resolve_recurring)
             )
 
+    def entry_point(self) -> Callable[[list[Any]], Any]:
+        """What AOTAutograd calls: the core itself, unless something of Python's has to happen on the way."""
+        if self.host_inputs or self.host_outputs or self._aliases.windows or self.settings.fallback_execution:
+            return self
+        if self._varying is not None:
+            return self
+        call = _C.graph_call(self._handle, self.constants, self._single, self)
+        call._boxed_call = True
+        return call
+
     def __call__(self, args: list[Any]) -> Any:
         if self.metrics.fallback is not None:
             return self._op_by_op(args)

@@ -12,6 +12,7 @@
 #include "dispatch/padding.h"
 #include "dispatch/parameters.h"
 #include "dispatch/python_call.h"
+#include "dispatch/replay.h"
 #include "errors.h"
 #include "gil.h"
 #include "python_ref.h"
@@ -215,14 +216,6 @@ std::vector<at::Tensor> execute(const std::shared_ptr<const Entry>& entry, CallV
   return tensors;
 }
 
-// A view without autograd's knowledge: whoever asked for the program keeps account of aliases.
-at::Tensor view_of(const at::Tensor& base, const ReturnSpec& spec) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(base.storage()),
-                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), base.dtype());
-  impl->set_sizes_and_strides(spec.sizes, spec.strides, base.storage_offset() + spec.offset);
-  return at::Tensor(std::move(impl));
-}
-
 c10::IValue make_return(const ReturnSpec& spec, const std::vector<at::Tensor>& results, const torch::jit::Stack& stack,
                         size_t count) {
   switch (spec.kind) {
@@ -310,7 +303,29 @@ void run_boxed(const c10::OperatorHandle& handle, Operator& op, torch::jit::Stac
   run_call(handle.schema(), op, stack);
 }
 
+// A view without autograd's knowledge: whoever asked for the program keeps account of aliases.
+at::Tensor view_of(const at::Tensor& base, const ReturnSpec& spec) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(base.storage()),
+                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), base.dtype());
+  impl->set_sizes_and_strides(spec.sizes, spec.strides, base.storage_offset() + spec.offset);
+  return at::Tensor(std::move(impl));
+}
+
+std::vector<at::Tensor> run_entry(const std::shared_ptr<const Entry>& entry, CallView& call, Operator& op) {
+  if (call.rng_param >= 0) {
+    draw_random_state(*entry, call, op);
+  }
+  call.params.append(entry->sizes.begin(), entry->sizes.end());
+  auto results = execute(entry, call, op);
+  count_native(op);
+  return results;
+}
+
 void run_call(const c10::FunctionSchema& schema, Operator& op, torch::jit::Stack* stack) {
+  run_recorded(schema, op, stack, nullptr);
+}
+
+void run_recorded(const c10::FunctionSchema& schema, Operator& op, torch::jit::Stack* stack, Replay* replay) {
   if (runtime::in_bad_fork()) [[unlikely]] {
     runtime::ensure_initialized();  // raises: the engine's threads are not here, and waiting for them never ends
   }
@@ -335,13 +350,11 @@ void run_call(const c10::FunctionSchema& schema, Operator& op, torch::jit::Stack
     if (entry->fallback) {
       return run_on_host(op, schema, stack, entry->reason);
     }
-    if (call.rng_param >= 0) {
-      draw_random_state(*entry, call, op);
+    if (replay != nullptr) {
+      replay->record(entry, call, *stack, schema.arguments().size());
     }
-    call.params.append(entry->sizes.begin(), entry->sizes.end());
-    const auto results = execute(entry, call, op);
+    const auto results = run_entry(entry, call, op);
     push_returns(*entry, results, schema, stack);
-    count_native(op);
     return;
   }
   TORCH_CHECK(
