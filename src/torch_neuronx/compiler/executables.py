@@ -263,7 +263,7 @@ def container_of(source: Source, compiler: Runtime | None) -> Container:
     key = key_of(source, 0)
     if compiler is None:
         lowered = source.lower()
-        interface = _interface(lowered, tuple(_info(r) for r in lowered.results))
+        interface = interface_of(lowered)
         return Container.build(
             lowered.built.bytecode,
             b"",
@@ -280,7 +280,9 @@ def container_of(source: Source, compiler: Runtime | None) -> Container:
     return _container(key, source, *_compile(source, 0, compiler), compiler)
 
 
-def _interface(lowered: Lowered, results: tuple[ResultInfo, ...]) -> Interface:
+def interface_of(lowered: Lowered) -> Interface:
+    """What an executable of a program has for an interface."""
+    results = tuple(_info(r) for r in lowered.results)
     return Interface(results, lowered.returns, lowered.built.rng_blocks, lowered.built.checks)
 
 
@@ -301,16 +303,16 @@ def _compile_silently(source: Source, device: int, engine: Runtime, variant: Var
     lowered = source.lower()
     if LAPACK_PREFIX in lowered.built.bytecode and not engine.capabilities.lapack:
         raise Unsupported("it calls LAPACK, whose kernels only the host target has")
-    results = tuple(_info(r) for r in lowered.results)
+    face = interface_of(lowered)
     watch.emitted()
     try:
-        executable = engine.compile(lowered.built.bytecode, device, [r.type for r in results], variant)
+        executable = engine.compile(lowered.built.bytecode, device, [r.type for r in face.results], variant)
     except Exception as error:
         _count("failed")
         raise LoweringFailed(f"compilation failed: {type(error).__name__}: {error}") from error
     _count("compiled")
     watch.compiled(source.name, source.signature)
-    return Obtained(executable, _interface(lowered, results)), lowered.built.bytecode
+    return Obtained(executable, face), lowered.built.bytecode
 
 
 def _signature(call: Call) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from torch_neuronx.dynamo.early import Pair
 from torch_neuronx.dynamo.graph import CompiledGraph
 from torch_neuronx.dynamo.settings import Settings
 from torch_neuronx.lowering.graph import output_nodes
@@ -23,10 +24,13 @@ def neuron(
 ) -> Callable[..., Any]:
     """torch.compile(backend="neuron"): forward, backward and inference graphs, an executable each."""
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config as functorch
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     settings = Settings.of(mode, options)
-    compiler = {kind: partial(_compile, kind=kind, settings=settings) for kind in ("forward", "backward", "inference")}
+    pair = Pair()
+    kinds = ("forward", "backward", "inference")
+    compiler = {kind: partial(_compile, kind=kind, settings=settings, pair=pair) for kind in kinds}
     backend = aot_autograd(
         fw_compiler=compiler["forward"],
         bw_compiler=compiler["backward"],
@@ -34,14 +38,18 @@ def neuron(
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return backend(module, inputs)
+    # The backward graph is handed over with the forward's, not at its first call: see dynamo/early.py.
+    with functorch.patch(force_non_lazy_backward_lowering=True):
+        return backend(module, inputs)
 
 
-def _compile(module: fx.GraphModule, inputs: Sequence[Any], *, kind: str, settings: Settings) -> Callable[..., Any]:
+def _compile(
+    module: fx.GraphModule, inputs: Sequence[Any], *, kind: str, settings: Settings, pair: Pair
+) -> Callable[..., Any]:
     if not torch.neuron.is_available():  # type: ignore[attr-defined]
         raise RuntimeError("torch.compile(backend='neuron') needs the neuron device, which is not available")
     saved = _saved(module) if kind == "forward" else frozenset()
-    return CompiledGraph(module, kind, settings, saved).entry_point()
+    return CompiledGraph(module, kind, settings, pair, saved).entry_point()
 
 
 def _saved(module: fx.GraphModule) -> frozenset[int]:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch_neuronx.debug import tracking
 from torch_neuronx.dynamo import artifacts, metrics
 from torch_neuronx.dynamo.aliases import Aliases
 from torch_neuronx.dynamo.buckets import Varying, is_varying
+from torch_neuronx.dynamo.early import Early, Pair, backward_call
 from torch_neuronx.dynamo.identity import graph_identity, known_of_sizes
 from torch_neuronx.dynamo.passes import host_positions, lift_constants
 from torch_neuronx.dynamo.resolver import weakly
@@ -49,7 +51,7 @@ class CompiledGraph:
     """Compiled for each set of layouts and sizes it is called with; called with a list, which it empties."""
 
     def __init__(
-        self, module: fx.GraphModule, kind: str, settings: Settings, saved: frozenset[int] = frozenset()
+        self, module: fx.GraphModule, kind: str, settings: Settings, pair: Pair, saved: frozenset[int] = frozenset()
     ) -> None:
         """`saved` are the outputs that forward saves for backward."""
         # For AOTAutograd: arguments come in a list. On the instance, whose attributes Dynamo's wrappers copy.
@@ -75,6 +77,7 @@ class CompiledGraph:
         self._single = not isinstance(listed, (list, tuple))
         returns = 1 if self._single else len(listed)
         random = random or _has_subgraphs(graph)
+        self._random = random
         self._handle = _C.make_graph(
             self.name, len(placeholders), returns, self.written, floats, random, weakly(self._resolve)
         )
@@ -92,6 +95,9 @@ class CompiledGraph:
         padded = settings.buckets is not None and self.metrics.varying
         if settings.frontend == "table" and (padded or self._of_data):
             self._prepare_padded(len(placeholders), returns, floats, random)
+        self._pair, self._early = pair, Early()
+        if kind == "backward" and settings.mode != "max-autotune" and settings.frontend == "table":
+            pair.begin = self._begin
         if artifacts.preserved():
             artifacts.save_graph(self.module, self.name)
 
@@ -205,12 +211,51 @@ class CompiledGraph:
         described = tuple(argument_of(x, "") for x in args)
         call = Call(f"graph::{self.kind}", described, tuple(slot_of(s) for s in slots), params, state)
         try:
-            with held_back(), metrics.measured(self.metrics):
-                made_up = MadeUp(call, described, {}) if self._tuner else None
-                lower = partial(self._lower, self.module, call)
-                return run_entry(self._obtain(f"{self.identity} {call!r}", lower, device, made_up))
+            with held_back():
+                return run_entry(self._early_one(call) or self._exactly(call, described, device))
         except (NodeFailed, Unsupported, executables.LoweringFailed, RuntimeError) as error:
             raise self._failure(error) from error
+
+    def _exactly(self, call: Call, described: tuple[Any, ...], device: int) -> executables.Obtained:
+        made_up = MadeUp(call, described, {}) if self._tuner else None
+
+        def lower() -> Lowered:
+            lowered = self._lower(self.module, call)
+            if self.kind == "forward":
+                self._tell(call, executables.interface_of(lowered), device)
+            return lowered
+
+        with metrics.measured(self.metrics):
+            found = self._obtain(f"{self.identity} {call!r}", lower, device, made_up)
+        if self.kind == "forward":
+            self._tell(call, found.interface, device)
+        return found
+
+    def _tell(self, call: Call, face: executables.Interface, device: int) -> None:
+        """What the forward returns is known: the backward can begin, if its inputs are these and no other views."""
+        if not self._aliases.windows and not self.host_outputs:
+            self._pair.forward_known(self.module, call, face, device)
+
+    def _begin(self, forward: fx.GraphModule, call: Call, face: executables.Interface, device: int) -> None:
+        """Obtains, in the background, the executable of the call that will follow a call of the forward graph."""
+        expected = None if self.constants else backward_call(forward, call, face, self.module)
+        if expected is None:
+            return
+        if self._random:
+            expected = replace(expected, params=expected.params + 2, rng=expected.params)
+        identity, lower = f"{self.identity} {expected!r}", partial(self._lower, self.module, expected)
+
+        def make() -> executables.Obtained:
+            with metrics.measured(self.metrics, early=True):
+                return self._obtain(identity, lower, device)
+
+        self._early.ask(identity, make)
+
+    def _early_one(self, call: Call) -> executables.Obtained | None:
+        found = self._early.take(f"{self.identity} {call!r}")
+        if found is not None:
+            metrics.used(self.metrics)
+        return found
 
     def _resolve_padded(
         self, name: str, args: tuple[Any, ...], slots: tuple[Any, ...], params: int, rng: int, device: int

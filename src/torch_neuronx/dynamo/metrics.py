@@ -19,6 +19,8 @@ class GraphMetrics:
     executables   programs obtained so far, one for each set of layouts and sizes, or for each set of buckets
     ahead         programs obtained in the background for the bucket that follows, and not called yet
     exact         programs obtained in the background for sizes that recur, beside their bucket's
+    early         programs of a backward graph obtained in the background while its forward was compiled and ran
+    early_used    how many of these a call has needed; the others were wrong guesses
     cache_hits    how many of all these were read from disk
     tuned         of mode "max-autotune", an entry for each program: the variant that was chosen, the milliseconds of
                   each, those that were dropped and why, the seconds it took
@@ -31,6 +33,8 @@ class GraphMetrics:
     executables: int = 0
     ahead: int = 0
     exact: int = 0
+    early: int = 0
+    early_used: int = 0
     cache_hits: int = 0
     lowering_time: float = 0.0
     compile_time: float = 0.0
@@ -47,27 +51,41 @@ _records: list[GraphMetrics] = []
 
 
 @contextmanager
-def measured(metrics: GraphMetrics, *, recurring: bool = False, ahead: bool = False) -> Iterator[None]:
-    """Adds what obtaining one executable took: for sizes whose bucket has one already, for a bucket not needed yet."""
+def measured(
+    metrics: GraphMetrics, *, recurring: bool = False, ahead: bool = False, early: bool = False
+) -> Iterator[None]:
+    """Adds what obtaining one executable took.
+
+    recurring: for sizes whose bucket has one already; ahead: for a bucket not needed yet; early: for a call to come
+    """
     before, began = compiled_here(), time.perf_counter()
     yield
     took, hit = time.perf_counter() - began, compiled_here() == before
     with _lock:
         metrics.exact += recurring
         metrics.ahead += ahead
-        metrics.executables += not (recurring or ahead)
+        metrics.early += early
+        metrics.executables += not (recurring or ahead or early)
         metrics.cache_hits += hit
         metrics.load_time += took if hit else 0
         metrics.compile_time += 0 if hit else took
         if not hit:
             new = "sizes that recur" if recurring else "the next bucket" if ahead else "new sizes or layouts"
-            metrics.misses.append("new graph" if metrics.executables + metrics.exact == 1 and not ahead else new)
+            first = metrics.executables + metrics.exact + metrics.early == 1 and not ahead
+            metrics.misses.append("new graph" if first else new)
 
 
 def called(metrics: GraphMetrics) -> None:
     """A program that was obtained ahead is needed."""
     with _lock:
         metrics.ahead -= 1
+        metrics.executables += 1
+
+
+def used(metrics: GraphMetrics) -> None:
+    """A program that was obtained early is needed."""
+    with _lock:
+        metrics.early_used += 1
         metrics.executables += 1
 
 
