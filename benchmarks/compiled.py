@@ -1,7 +1,7 @@
 """torch.compile on neuron beside torch eager and Inductor on the CPU, with one and with two threads.
 
-One process a number of threads; in it the three take turns, and each has its best block. First calls are timed with
-empty caches, and once more in a new process with what the first one left on disk.
+One process a number of threads; in it the three take turns, and each has its best block. First calls are timed in a new
+process each: with empty caches, with what that process left on disk, and of a bundle that aot_compile wrote.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-import torch_neuronx  # noqa: F401 - registers the device when the package is not installed
+import torch_neuronx
 from benchmarks import models, report
 
 RESULTS = Path(__file__).parent / "results"
@@ -31,7 +31,7 @@ Step = Callable[[], object]
 
 
 def _device(contender: str) -> str:
-    return "neuron" if contender == "neuron" else "cpu"
+    return "neuron" if contender in ("neuron", "bundle") else "cpu"
 
 
 def _compiled(model: nn.Module, contender: str) -> Callable[..., Any]:
@@ -39,14 +39,23 @@ def _compiled(model: nn.Module, contender: str) -> Callable[..., Any]:
 
 
 def _forward(model: nn.Module, example: torch.Tensor, contender: str) -> Step:
-    call = _compiled(model.eval().to(_device(contender)), contender)
+    there = model.eval().to(_device(contender))
     x = example.to(_device(contender))
+    call = _bundled(there, x) if contender == "bundle" else _compiled(there, contender)
 
     def step() -> object:
         with torch.no_grad():
             return call(x)
 
     return step
+
+
+def _bundled(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
+    """The model's bundle beside the caches, written by the first process that asks; loading it is part of the call."""
+    path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).with_name("model.neff")
+    if not path.exists():
+        torch_neuronx.aot_compile(torch.export.export(model, (x,)), path)
+    return lambda *args: torch_neuronx.load(path)(*args)
 
 
 def _training(model: nn.Module, x: torch.Tensor, y: torch.Tensor, contender: str) -> Step:
@@ -101,14 +110,12 @@ def _waited(step: Step) -> float:
 
 
 def _measure(name: str) -> dict[str, dict[str, float]]:
-    """contender -> seconds: of its first call, of one call of its best block."""
-    torch.manual_seed(0)
-    found: dict[str, dict[str, float]] = {}
-    steps: dict[str, Step] = {}
-    for contender in CONTENDERS:
-        steps[contender] = WORK[name](contender)
-        found[contender] = {"first": _waited(steps[contender]), "call": float("inf")}
-        _waited(steps[contender])
+    """contender -> seconds of one call of its best block."""
+    found = {contender: {"call": float("inf")} for contender in CONTENDERS}
+    steps = {contender: _seeded(name, contender) for contender in CONTENDERS}
+    for step in steps.values():
+        step()
+        _waited(step)
     for _ in range(BLOCKS):
         for contender, step in steps.items():
             calls, begun = 0, time.perf_counter()
@@ -121,15 +128,18 @@ def _measure(name: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def _child(threads: int, names: list[str], *, firsts: bool) -> None:
+def _seeded(name: str, contender: str) -> Step:
+    torch.manual_seed(0)
+    return WORK[name](contender)
+
+
+def _child(threads: int, name: str, contender: str | None) -> None:
     torch.set_num_threads(threads)
-    if firsts:
-        print(json.dumps({n: {"neuron": {"warm": _waited(WORK[n]("neuron"))}} for n in names}))
-    else:
-        print(json.dumps({n: _measure(n) for n in names}))
+    print(json.dumps(_measure(name) if contender is None else _waited(_seeded(name, contender))))
 
 
-def _run(threads: int, name: str, caches: str, *flags: str) -> dict[str, Any]:
+def _run(threads: int, name: str, caches: str, contender: str | None = None) -> Any:
+    """What a process prints: seconds of a call of each contender, or of the first call of one."""
     environment = {
         **os.environ,
         "TORCH_NEURONX_NEFF_CACHE_DIR": f"{caches}/neff",
@@ -138,23 +148,35 @@ def _run(threads: int, name: str, caches: str, *flags: str) -> dict[str, Any]:
     }
     cores = ",".join(str(c) for c in sorted(os.sched_getaffinity(0))[-threads:])
     command = ["taskset", "-c", cores, sys.executable, "-m", "benchmarks.compiled", "--threads", str(threads)]
-    command += ["--only", name, "--child", *flags]
+    command += ["--only", name, "--child", *(["--first", contender] if contender else [])]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1])[name])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _figures(threads: int, name: str) -> dict[str, dict[str, float]]:
+    with tempfile.TemporaryDirectory() as caches:
+        first = {"inductor": _run(threads, name, caches, "inductor")}
+        first["neuron"], first["disk"] = (_run(threads, name, caches, "neuron") for _ in range(2))
+        if name.endswith("forward"):
+            _, first["bundle"] = (_run(threads, name, caches, "bundle") for _ in range(2))
+        return {**_run(threads, name, caches), "first": first}
 
 
 def _table(figures: dict[str, Any]) -> str:
     head = (
         "| | threads | eager | Inductor | neuron | neuron / eager | neuron / Inductor "
-        "| first call: Inductor | neuron | neuron, from disk |"
+        "| first call: Inductor | neuron | neuron / Inductor | neuron, from disk | a loaded bundle |"
     )
-    rows = [head, "|---" * 10 + "|"]
+    rows = [head, "|---" * 12 + "|"]
     for key, f in figures.items():
         name, threads = key.split("/")
         eager, inductor, ours = (f[c]["call"] for c in CONTENDERS)
         cells = [name, threads, *(f"{t * 1e3:.1f} ms" for t in (eager, inductor, ours))]
         cells += [f"{ours / eager:.2f}", f"{ours / inductor:.2f}"]
-        cells += [f"{t:.2f} s" for t in (f["inductor"]["first"], f["neuron"]["first"], f["neuron"]["warm"])]
+        first = f["first"]
+        cells += [f"{first['inductor']:.2f} s", f"{first['neuron']:.2f} s"]
+        cells += [f"{first['neuron'] / first['inductor']:.2f}", f"{first['disk']:.2f} s"]
+        cells.append(f"{first['bundle']:.2f} s" if "bundle" in first else "")
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
@@ -164,18 +186,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(WORK), default=list(WORK))
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--first", choices=("inductor", "neuron", "bundle"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
-        _child(chosen.threads[0], chosen.only, firsts=chosen.warm)
+        _child(chosen.threads[0], chosen.only[0], chosen.first)
         return
     load, figures = report.load_average(), {}
     for threads in chosen.threads:
         for name in chosen.only:
-            with tempfile.TemporaryDirectory() as caches:
-                found = _run(threads, name, caches)
-                found["neuron"] |= _run(threads, name, caches, "--warm")["neuron"]
-            figures[f"{name}/{threads}"] = found
+            figures[f"{name}/{threads}"] = _figures(threads, name)
             print(f"{name}, {threads} threads: done", file=sys.stderr)
     around = report.circumstances(load)
     head = [f"{around.date}, {around.versions}", around.processor, f"load average {load}, then {around.load_after}"]

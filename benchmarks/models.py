@@ -71,9 +71,16 @@ class Block(nn.Module):
 class GPT2(nn.Module):
     """GPT-2 small: 12 layers of 768, 12 heads, the output layer tied to the embedding."""
 
-    def __init__(self, layers: int = 12, width: int = 768, heads: int = 12, length: int = 1024) -> None:
+    def __init__(
+        self,
+        layers: int = 12,
+        width: int = 768,
+        heads: int = 12,
+        length: int = 1024,
+        vocabulary: int = GPT2_VOCABULARY,
+    ) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(GPT2_VOCABULARY, width), nn.Embedding(length, width)
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
 

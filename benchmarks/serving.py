@@ -23,14 +23,14 @@ from benchmarks import models, processes, report
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = sorted({1 + round(i * 511 / 63) for i in range(64)})
-LAYERS, WIDTH, HEADS = 2, 256, 8
+LAYERS, WIDTH, HEADS, VOCABULARY = 2, 256, 8, 4096
 ROUNDS = 5
 Call = Callable[[int], object]
 
 
 def _model() -> nn.Module:
     torch.manual_seed(0)
-    return models.GPT2(LAYERS, WIDTH, HEADS, LENGTHS[-1]).to("neuron")
+    return models.GPT2(LAYERS, WIDTH, HEADS, LENGTHS[-1], VOCABULARY).to("neuron")
 
 
 def _forward(buckets: dict[str, Any], ids: torch.Tensor) -> Call:
@@ -68,7 +68,7 @@ def _waited(call: Call, n: int) -> float:
 
 def measure(name: str) -> dict[str, Any]:
     """Seconds a call of each length, best of some rounds, and how many executables the largest graph has."""
-    ids = torch.randint(0, models.GPT2_VOCABULARY, (1, LENGTHS[-1]), device="neuron")
+    ids = torch.randint(0, VOCABULARY, (1, LENGTHS[-1]), device="neuron")
     ways = {"bucket": {"exact_after": "never"}, "exact": {"buckets": "exact"}}
     best: dict[str, list[float]] = {}
     executables = {}
@@ -118,7 +118,8 @@ def main() -> None:
             found[name] = processes.measured("benchmarks.serving", name, cache)
     around = report.circumstances(load)
     head = [f"{around.date}, {around.versions}", around.processor, f"load average {load}, then {around.load_after}"]
-    about = f"{LAYERS} layers of {WIDTH}, {HEADS} heads, {len(LENGTHS)} lengths from 1 to {LENGTHS[-1]}, float32"
+    about = f"{LAYERS} layers of {WIDTH}, {HEADS} heads, {VOCABULARY} tokens, one thread, float32; "
+    about += f"{len(LENGTHS)} lengths from 1 to {LENGTHS[-1]}"
     text = "\n".join([*head, about, "", _text(found)])
     print(text)
     RESULTS.mkdir(exist_ok=True)
