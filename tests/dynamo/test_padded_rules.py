@@ -237,6 +237,32 @@ def test_random_numbers_are_those_of_eager_mode(name: str) -> None:
         assert (record["exact_because"], record["executables"]) == (None, 2)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_drops_what_eager_mode_drops(causal: bool) -> None:
+    """Forward and backward: the second draws the first's numbers again."""
+
+    def f(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.4, is_causal=causal)
+
+    call = torch.compile(f, backend="neuron", dynamic=True)
+    for n in SIZES:
+        m = n if causal else n + 2
+        inputs = [R(2, 2, n, 8), R(2, 2, m, 8), R(2, 2, m, 8)]
+        weight, seen = R(2, 2, n, 8, device=D), []
+        for g in (f, call):
+            args = [a.to(D).requires_grad_() for a in inputs]
+            torch.manual_seed(5)
+            outs = [g(*args), g(*args)]
+            (outs[0] * weight + outs[1]).sum().backward()
+            seen.append([t.detach().cpu() for t in (*outs, *(a.grad for a in args if a.grad is not None))])
+        assert not torch.equal(seen[0][0], seen[0][1])
+        assert len(seen[0]) == 5
+        for a, b in zip(*seen, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    for record in metrics.get_dynamo_metrics():
+        assert record["exact_because"] is None
+
+
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     x.add_(y)
     return x * 2

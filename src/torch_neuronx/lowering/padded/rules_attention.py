@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ from torch_neuronx.lowering import hlo
 from torch_neuronx.lowering.module import current
 from torch_neuronx.lowering.padded import layout
 from torch_neuronx.lowering.padded.rules import Node, aligned, masked, prefix, rule
+from torch_neuronx.lowering.padded.rules_random import drawing
 from torch_neuronx.lowering.padded.sizes import NeedsExact, same, size_of
+from torch_neuronx.lowering.value import Value
 
 
 @rule("aten::_scaled_dot_product_fused_attention_overrideable")
@@ -29,8 +31,6 @@ def _backward(node: Node) -> Any:
 
 
 def _attend(node: Node, changed: dict[str, Any]) -> Any:
-    if node["dropout_p"]:
-        raise NeedsExact(f"{node.name} with dropout")
     length = node["query"].ndim - 2
     query = changed.get("query", node["query"])
     key, value = (prefix(node[n], length) for n in ("key", "value"))
@@ -43,8 +43,13 @@ def _attend(node: Node, changed: dict[str, Any]) -> Any:
         changed |= {"max_q": query.shape[length], "max_k": key.shape[length]}
     if key.dims[length].padded:
         _hide_padding(node, changed, length)
-    with _no_random_state():
+    with _drawing_scores(query, key) if node["dropout_p"] else _no_random_state():
         return node.sized(node.emit(changed))
+
+
+def _drawing_scores(query: Value, key: Value) -> AbstractContextManager[None]:
+    """The row draws a number a score."""
+    return drawing((*query.dims[:-1], key.dims[-2]))
 
 
 @contextmanager
