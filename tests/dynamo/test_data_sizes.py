@@ -119,6 +119,70 @@ def test_a_number_read_in_the_graph() -> None:
         compiled(R(3).to(D), torch.tensor([0, 1]).to(D))[0].cpu()
 
 
+def _first_rows(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n.item()
+    torch._check(k >= 0)
+    torch._check(k <= x.shape[0])
+    first = x[:k]
+    places = torch.arange(k, device=x.device)
+    return first * 2, first.sum(0), x.new_ones(k).cumsum(0), places, first[places.flip(0)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "varying"])
+def test_a_size_that_is_read(dynamic: bool) -> None:
+    compiled = torch.compile(_first_rows, backend="neuron", fullgraph=True, dynamic=dynamic)
+    for rows, k in ((6, 4), (6, 0), (6, 6), *(((9, 8), (13, 1)) if dynamic else ())):
+        x, n = R(rows, 3), torch.tensor(k)
+        _same(compiled(x.to(D), n.to(D)), _first_rows(x, n))
+    assert sum(r["executables"] for r in metrics.get_dynamo_metrics()) <= 2
+    for beyond in (7, -1):
+        with pytest.raises(RuntimeError):
+            compiled(R(6, 3).to(D), torch.tensor(beyond).to(D))[1].cpu()
+
+
+def test_gradients_through_a_size_that_is_read() -> None:
+    def loss(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= 10)
+        return x[:k].square().sum()
+
+    compiled = torch.compile(loss, backend="neuron", fullgraph=True, dynamic=False)
+    x = R(10, 2)
+    for k in (3, 7):
+        here, there = x.clone().requires_grad_(), x.to(D).requires_grad_()
+        loss(here, torch.tensor(k)).backward()
+        compiled(there, torch.tensor(k).to(D)).backward()
+        _same(there.grad, here.grad)
+
+
+def test_a_size_without_an_end_is_refused_with_its_line() -> None:
+    def call(n: torch.Tensor) -> torch.Tensor:
+        k = n.item()
+        torch._check(k >= 0)
+        return torch.arange(k, device=n.device) + 1  # the line
+
+    compiled = torch.compile(call, backend="neuron", fullgraph=True)
+    with pytest.raises(CompilationError, match=r"(?s)node .*arange.*depends on data and has no end.*# the line"):
+        compiled(torch.tensor(3).to(D))
+
+
+def test_equal_graphs_of_which_different_things_were_checked() -> None:
+    def of(most: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        def call(n: torch.Tensor) -> torch.Tensor:
+            k = n.item()
+            torch._check(k >= 0)
+            torch._check(k <= most)
+            return torch.ones(k, device=n.device).cumsum(0)
+
+        return call
+
+    for most in (4, 9):
+        torch._dynamo.reset()
+        compiled = torch.compile(of(most), backend="neuron", fullgraph=True, dynamic=False)
+        _same(compiled(torch.tensor(most).to(D)), torch.arange(1.0, most + 1))
+
+
 def test_what_was_checked_of_a_size_is_checked_at_each_call() -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         found = x.nonzero()

@@ -19,18 +19,24 @@ def graph_identity(module: fx.GraphModule) -> str:
 
 def known_of_sizes(module: fx.GraphModule) -> str:
     """SHA-256 over what was found out about the sizes of a graph while it was traced: guards, ranges, equalities."""
-    traced = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
-    sizes = [
-        s for v in traced for s in (v.shape if isinstance(v, torch.Tensor) else (v,)) if isinstance(s, torch.SymInt)
-    ]
+    sizes = [s for n in module.graph.nodes for s in _symbolic(n.meta.get("val"))]
     if not sizes:
         return ""
     env = sizes[0].node.shape_env
     symbols = {x for s in sizes for x in s.node.expr.free_symbols}
     known = {str(g.expr) for g in env.guards if g.expr.free_symbols & symbols}
+    known |= {str(told.expr) for s in symbols for told in env.deferred_runtime_asserts.get(s, ())}
     known |= {f"{s} in {r}" for s, r in env.var_to_range.items() if s in symbols}
     known |= {f"{s} = {x}" for s, x in env.replacements.items() if x.free_symbols & symbols}
     return hashlib.sha256("\n".join(sorted(known)).encode()).hexdigest()
+
+
+def _symbolic(traced: Any) -> list[Any]:
+    if isinstance(traced, (list, tuple)):
+        return [s for x in traced for s in _symbolic(x)]
+    if isinstance(traced, torch.Tensor):
+        return _symbolic(list(traced.shape))
+    return [traced] if isinstance(traced, torch.SymInt) else []
 
 
 def _lines(module: fx.GraphModule) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,32 @@ def bind(size: Size, count: Value, bound: int | None) -> None:
             symbols.bounds[size] = bound
         return
     require(hlo.eq(count, value_of(size)), "RuntimeError", f"a size that depends on data was traced as {size}")
+
+
+def read(traced: torch.SymInt | torch.SymFloat | int, number: Value) -> None:
+    """A number that the graph reads: as a size it is padded to what was checked of it, if anything was."""
+    size = sizes.expression(traced)
+    bound = _most(traced.node.shape_env, size) if isinstance(traced, torch.SymInt) else None
+    bind(size, number, bound)
+    if bound is not None:
+        inside = hlo.and_(hlo.ge(number, 0), hlo.le(number, bound))
+        require(
+            inside, "RuntimeError", f"a size that was read from data must be from 0 to {bound}, as was checked of it"
+        )
+
+
+def _most(env: Any, symbol: Any) -> int | None:
+    """The largest value that torch._check left to a symbol; None for one that may be negative or has no end."""
+    if not isinstance(symbol, sympy.Symbol) or not env.var_to_range[symbol].lower >= 0:
+        return None
+    last = env.var_to_range[symbol].upper
+    found = [int(last)] if last.is_number and last.is_finite and last < sys.maxsize - 1 else []
+    known = sizes.current().bounds
+    for told in env.deferred_runtime_asserts.get(symbol, ()):
+        end = told.expr.rhs if isinstance(told.expr, (sympy.Le, sympy.Lt)) and told.expr.lhs == symbol else None
+        if end is not None and end.free_symbols <= set(known):
+            found.append(sizes.bound_of(sizes.expression(end)))
+    return min(found, default=None)
 
 
 def placed(results: Any, traced: Sequence[Any]) -> Any:

@@ -66,10 +66,17 @@ class PaddedEmitter(Emitter):
     """Runs a graph on tensors some of whose dimensions are padded."""
 
     def _node(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self._emitted(node, args, kwargs)
+        except NeedsExact as reason:
+            reason.node = node
+            raise
+
+    def _emitted(self, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         traced = node.meta.get("val")
         if isinstance(traced, (torch.SymInt, torch.SymFloat, int)) and not isinstance(traced, bool):
             if node.target is torch.ops.aten._local_scalar_dense.default:
-                data_sizes.bind(expression(traced), hlo.reshape(layout.physical(args[0].value), ()), None)
+                data_sizes.read(traced, hlo.reshape(layout.physical(args[0].value), ()))
             return expression(traced)
         if isinstance(traced, torch.SymBool):
             return traced.node.expr

@@ -37,7 +37,8 @@ def checked(
     n = hlo.broadcast_to(value_of(size), at.shape)
     low = -n if wrap else hlo.zeros_like(n)
     if at.numel and message is not None:
-        require(hlo.all_(hlo.ge(at, low) & hlo.lt(at, n)), error, message)
+        inside = layout.with_dims(hlo.ge(at, low) & hlo.lt(at, n), dims)  # no index is, where x has no rows
+        require(hlo.all_(layout.physical(layout.mask(inside, range(index.ndim), True))), error, message)
     return replace(hlo.select(hlo.lt(at, 0), at + n, at), dims=dims)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch import fx
 from torch.utils._sympy.functions import (
     CeilToInt,
     CleanDiv,
@@ -31,7 +32,12 @@ from torch_neuronx.lowering.value import Dim, Factor, Size, Value
 
 
 class NeedsExact(Exception):
-    """This graph cannot be compiled for padded sizes: the reason names the op or the size."""
+    """This graph cannot be compiled for padded sizes: the reason names the op or the size.
+
+    node  the graph's node it came from, when one was being lowered
+    """
+
+    node: fx.Node | None = None
 
 
 @dataclass
@@ -93,7 +99,10 @@ def bound_of(size: Size) -> int:
     bounds = current().bounds
     free = sorted(size.free_symbols, key=str)
     if any(s not in bounds for s in free):
-        raise NeedsExact(f"the size {size} depends on data")
+        raise NeedsExact(
+            f"the size {size} depends on data and has no end; torch._check(n >= 0) and torch._check(n <= most) say "
+            "what it can be"
+        )
     corner = int(size.subs({s: bounds[s] for s in free}))
     for s in free:
         at = {x: bounds[x] for x in free}
