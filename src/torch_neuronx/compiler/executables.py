@@ -135,7 +135,7 @@ def disk_cache() -> DiskCache:
 
 
 @cache
-def _code_version() -> str:
+def code_version() -> str:
     """A hash of everything that decides what a program looks like: this package's lowering and torch."""
     digest = hashlib.sha256(f"{FORMAT_VERSION}/{torch_neuronx.__version__}/{torch.__version__}".encode())
     for source in sorted((Path(__file__).parent.parent / "lowering").rglob("*.py")):
@@ -166,7 +166,7 @@ def source_of(call: Call) -> Source:
 def key_of(source: Source, device: int) -> str:
     """The name of an executable: program, engine, options and device."""
     parts = (
-        _code_version(),
+        code_version(),
         runtime().fingerprint,
         repr(runtime().options),
         str(device),

@@ -144,6 +144,9 @@ class Pair:
     def __init__(self) -> None:
         self.begin: Callable[[fx.GraphModule, Call, Interface, int], None] | None = None  # of the backward graph
 
+    def __reduce__(self) -> tuple[type[Pair], tuple[()]]:
+        return Pair, ()  # both graphs are pickled together and meet in the same new pair
+
     def forward_known(self, forward: fx.GraphModule, call: Call, face: Interface, device: int) -> None:
         """The forward's program is there: what it returns is known."""
         if self.begin is not None:

@@ -51,7 +51,7 @@ class CompiledGraph:
     """Compiled for each set of layouts and sizes it is called with; called with a list, which it empties."""
 
     def __init__(
-        self, module: fx.GraphModule, kind: str, settings: Settings, pair: Pair, saved: frozenset[int] = frozenset()
+        self, module: fx.GraphModule, kind: str, settings: Settings, pair: Pair, saved: frozenset[int]
     ) -> None:
         """`saved` are the outputs that forward saves for backward."""
         # For AOTAutograd: arguments come in a list. On the instance, whose attributes Dynamo's wrappers copy.
@@ -67,7 +67,7 @@ class CompiledGraph:
         if settings.frontend == "torch-mlir":
             self.identity += f" torch-mlir {frontend.version()}"
             self._lower = frontend.lower_graph_by_torch_mlir
-        self._foreign = _has_foreign_ops(self.module)
+        self._foreign = has_foreign_ops(self.module)
         self.written = written_positions(graph)
         self.host_inputs, self.host_outputs = host_positions(self.module)
         floats = tuple(i for i, p in enumerate(placeholders) if isinstance(p.meta.get("val"), (float, torch.SymFloat)))
@@ -167,7 +167,7 @@ class CompiledGraph:
                 return _with(views, self._varying.written_back(args, out))
             except NeedsExact as reason:
                 if self._of_data:
-                    raise self._failure(reason) from reason
+                    raise self._failure(_located(reason)) from reason
                 self.metrics.exact_because = str(reason)
         views = self._aliases.look(args, self._aliases.windows)
         return _with(views, _C.run_graph(self._handle, args))
@@ -380,6 +380,11 @@ class CompiledGraph:
         )
 
 
+def _located(reason: NeedsExact) -> Exception:
+    """The reason with its node and the user's line."""
+    return reason if reason.node is None else NodeFailed(reason.node, Unsupported(str(reason)))
+
+
 def _with(views: dict[int, torch.Tensor], out: list[Any]) -> list[Any]:
     for k, view in views.items():
         out[k] = view
@@ -398,11 +403,18 @@ def _with_products(wanted: bool, lower: Callable[[], Lowered]) -> Lowered:
 _BUILT_IN = frozenset({"aten", "prims", "prim"})
 
 
-def _has_foreign_ops(module: fx.GraphModule) -> bool:
+def has_foreign_ops(module: fx.GraphModule) -> bool:
     """Whether there are operators whose meaning is in somebody's Python, which may change under the same name."""
     graphs = [m.graph for m in module.modules() if isinstance(m, fx.GraphModule)]
-    targets = [n.target for g in graphs for n in g.nodes]
-    return any(isinstance(t, torch._ops.OpOverload) and t.namespace not in _BUILT_IN for t in targets)
+    return any(_namespace(n.target) not in _BUILT_IN for g in graphs for n in g.nodes)
+
+
+def _namespace(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return str(target._qualified_op_name).split("::")[0]
+    return "aten"
 
 
 def _has_subgraphs(graph: fx.Graph) -> bool:

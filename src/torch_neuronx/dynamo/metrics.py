@@ -16,6 +16,7 @@ from torch_neuronx.compiler.executables import compiled_here
 class GraphMetrics:
     """One graph. Times are wall seconds, summed over its executables.
 
+    traced        False: AOTAutograd's cache had the graph
     executables   programs obtained so far, one for each set of layouts and sizes, or for each set of buckets
     ahead         programs obtained in the background for the bucket that follows, and not called yet
     exact         programs obtained in the background for sizes that recur, beside their bucket's
@@ -30,6 +31,7 @@ class GraphMetrics:
     graph_name: str
     kind: str  # forward, backward, inference
     node_count: int
+    traced: bool = True
     executables: int = 0
     ahead: int = 0
     exact: int = 0

@@ -57,3 +57,14 @@ def host_positions(module: fx.GraphModule) -> tuple[tuple[int, ...], tuple[int, 
 
 def _on_host(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cpu"
+
+
+def saved_by(module: fx.GraphModule, kind: str) -> frozenset[int]:
+    """The outputs of a forward graph that only its backward sees; none where AOTAutograd does not tell."""
+    from torch_neuronx.lowering.graph import output_nodes
+
+    context = torch._guards.TracingContext.try_get()
+    known = context.fw_metadata if context is not None and kind == "forward" else None
+    if known is None or any(type(m).__name__ != "PlainTensorMeta" for m in known.subclass_fw_graph_out_meta):
+        return frozenset()
+    return frozenset(range(known.num_forward, len(output_nodes(module.graph))))

@@ -191,14 +191,14 @@ PyObject* py_set_launch_blocking(PyObject*, PyObject* const* args, Py_ssize_t co
 PyObject* py_hold_random_on_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
     hold_random_on_cpu(static_cast<int>(integer_argument(args, count, 0)));
-    Py_RETURN_NONE;
+    return PyBool_FromLong(random_on_cpu());
   });
 }
 
 PyMethodDef methods[] = {
     {"set_launch_blocking", method(py_set_launch_blocking), METH_FASTCALL, "Makes every op wait for its result."},
     {"hold_random_on_cpu", method(py_hold_random_on_cpu), METH_FASTCALL,
-     "(1): random ops take the CPU's numbers; (-1): one holder fewer."},
+     "(1): random ops take the CPU's numbers; (-1): one holder fewer; (0): nothing. Returns whether they do."},
     {nullptr, nullptr, 0, nullptr}};
 
 const ModulePart part(methods);
