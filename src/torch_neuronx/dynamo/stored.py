@@ -7,9 +7,11 @@ what they are made from, so an entry holds graphs only.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -140,6 +142,7 @@ def _ours(settings: Settings) -> str:
     """Everything beside torch's own settings that decides what tracing for the device gives."""
     state = (
         executables.code_version(),
+        _core_and_graphs(),
         settings,
         torch.get_default_dtype(),
         torch.is_autocast_enabled("neuron") and torch.get_autocast_dtype("neuron"),
@@ -147,3 +150,12 @@ def _ours(settings: Settings) -> str:
         _C.hold_random_on_cpu(0),
     )
     return hashlib.sha256(repr(state).encode()).hexdigest()
+
+
+@functools.cache
+def _core_and_graphs() -> str:
+    """A hash of what decides, beside the lowering, what tracing gives and how an entry looks: the core, this folder."""
+    digest = hashlib.sha256()
+    for file in (Path(_C.__file__), *sorted(Path(__file__).parent.glob("*.py"))):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
