@@ -22,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import torch_neuronx
-from benchmarks import models, report
+from benchmarks import models, processes, report
 
 RESULTS = Path(__file__).parent / "results"
 CONTENDERS = ("eager", "inductor", "neuron")
@@ -140,12 +140,7 @@ def _child(threads: int, name: str, contender: str | None) -> None:
 
 def _run(threads: int, name: str, caches: str, contender: str | None = None) -> Any:
     """What a process prints: seconds of a call of each contender, or of the first call of one."""
-    environment = {
-        **os.environ,
-        "TORCH_NEURONX_NEFF_CACHE_DIR": f"{caches}/neff",
-        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
-        "OMP_NUM_THREADS": str(threads),
-    }
+    environment = {**os.environ, **processes.caches_in(caches), "OMP_NUM_THREADS": str(threads)}
     cores = ",".join(str(c) for c in sorted(os.sched_getaffinity(0))[-threads:])
     command = ["taskset", "-c", cores, sys.executable, "-m", "benchmarks.compiled", "--threads", str(threads)]
     command += ["--only", name, "--child", *(["--first", contender] if contender else [])]

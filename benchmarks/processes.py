@@ -18,9 +18,14 @@ from benchmarks.timing import Pair, Timing, better
 ROOT = Path(__file__).parents[1]
 
 
+def caches_in(folder: str) -> dict[str, str]:
+    """The environment of a process that keeps its executables and AOTAutograd's graphs in a folder."""
+    return {"TORCH_NEURONX_NEFF_CACHE_DIR": f"{folder}/neff", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
+
+
 def measured(module: str, name: str, cache: str) -> dict[str, Any]:
-    """What `python -m module --child --only name` prints last, as JSON, with its executables in `cache`."""
-    environment = {**os.environ, "TORCH_NEURONX_NEFF_CACHE_DIR": cache}
+    """What `python -m module --child --only name` prints last, as JSON, with its caches in `cache`."""
+    environment = {**os.environ, **caches_in(cache)}
     command = [sys.executable, "-m", module, "--child", "--only", name]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))

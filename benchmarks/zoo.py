@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report
+from benchmarks import processes, report
 from benchmarks.zoo_measure import ENTRIES
 from benchmarks.zoo_models import Entry
 
@@ -70,7 +70,7 @@ def _name_of_failure(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _run(name: str, threads: int, cache: str, limit: float) -> dict[str, Any]:
-    environment = {**os.environ, "TORCH_NEURONX_NEFF_CACHE_DIR": cache, "OMP_NUM_THREADS": str(threads)}
+    environment = {**os.environ, **processes.caches_in(cache), "OMP_NUM_THREADS": str(threads)}
     cores = ",".join(str(c) for c in sorted(os.sched_getaffinity(0))[-threads:])
     command = ["taskset", "-c", cores, sys.executable, "-m", "benchmarks.zoo_measure", name]
     try:
