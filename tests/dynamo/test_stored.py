@@ -185,7 +185,7 @@ def test_a_spoilt_file_is_traced_again(tmp_path: Path) -> None:
 
 
 def test_small_graphs_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "WORTH_IT", 400)
+    monkeypatch.setattr(stored, "WORTH_IT", 1000)
     train(1)
     assert counters["aot_autograd"]["autograd_cache_miss"] == 0
 
