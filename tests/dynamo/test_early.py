@@ -7,9 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,18 +19,7 @@ from torch_neuronx.compiler import executables
 from torch_neuronx.dynamo import background, graph, metrics
 
 D = "neuron"
-
-
-@pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", str(tmp_path / "cache"))
-    executables.disk_cache.cache_clear()
-    torch._dynamo.reset()
-    metrics.clear()
-    torch.manual_seed(0)
-    yield
-    background.drain()
-    executables.disk_cache.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_caches")
 
 
 class Attention(nn.Module):

@@ -17,21 +17,15 @@ from torch._dynamo.utils import counters
 
 import torch_neuronx
 from torch_neuronx.compiler import executables
-from torch_neuronx.dynamo import background, metrics, stored
+from torch_neuronx.dynamo import metrics, stored
 
 D = "neuron"
 
 
 @pytest.fixture(autouse=True)
-def _empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+def _all_are_kept(own_caches: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "WORTH_IT", 0)
-    executables.disk_cache.cache_clear()
-    forget()
-    yield
-    background.drain()
-    executables.disk_cache.cache_clear()
+    counters.clear()
 
 
 def forget() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,24 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from torch_neuronx.compiler import executables, tuning
+from torch_neuronx.compiler import tuning
 from torch_neuronx.dynamo import metrics
 from torch_neuronx.runtime.protocol import Variant
 from torch_neuronx.runtime.targets import runtime
 from torch_neuronx.runtime.xla import XlaRuntime
 
 D = "neuron"
-
-
-@pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", str(tmp_path / "cache"))
-    executables.disk_cache.cache_clear()
-    torch._dynamo.reset()
-    metrics.clear()
-    torch.manual_seed(0)
-    yield
-    executables.disk_cache.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_caches")
 
 
 def tuned(f: Any, **more: Any) -> Any:
