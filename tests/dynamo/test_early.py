@@ -149,6 +149,10 @@ def test_nothing_hangs_at_exit_or_after_a_fork(argument: str) -> None:
     """The program ends, or is forked, while the backward is being made."""
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHILD, argument],
-        capture_output=True, text=True, env=os.environ, check=True, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=True,
+        timeout=300,
+    )
     assert ran.stdout == "done\n"

@@ -123,7 +123,9 @@ def test_the_list_is_emptied_and_the_arguments_let_go(made: list[Any]) -> None:
 
 
 def test_random_numbers_are_drawn_at_each_call() -> None:
-    f = lambda x: torch.nn.functional.dropout(x, 0.5)  # noqa: E731
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, 0.5)
+
     x = torch.ones(64, device=D)
     torch.neuron.manual_seed(5)
     call = compiled(f)

@@ -31,16 +31,15 @@ def neuron(
 
     from torch_neuronx.dynamo import stored
 
-    if not torch.neuron.is_available():  # type: ignore[attr-defined]
+    if not torch.neuron.is_available():  # type: ignore[attr-defined]  # registered at run time
         raise RuntimeError("torch.compile(backend='neuron') needs the neuron device, which is not available")
     settings = Settings.of(mode, options)
     stores = disk_cache().status().enabled and stored.may_be_stored(module, inputs)
-    compilers = stored.compilers if stores else _compilers
-    forward, backward, inference = compilers(settings, Pair())
+    compiler, pair = (stored.compiler if stores else _compiler), Pair()
     backend = aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        inference_compiler=inference,
+        fw_compiler=compiler("forward", settings, pair),
+        bw_compiler=compiler("backward", settings, pair),
+        inference_compiler=compiler("inference", settings, pair),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
@@ -50,9 +49,8 @@ def neuron(
         return backend(module, inputs)
 
 
-def _compilers(settings: Settings, pair: Pair) -> list[Callable[..., Any]]:
-    kinds = ("forward", "backward", "inference")
-    return [partial(_compile, kind=kind, settings=settings, pair=pair) for kind in kinds]
+def _compiler(kind: str, settings: Settings, pair: Pair) -> Callable[..., Any]:
+    return partial(_compile, kind=kind, settings=settings, pair=pair)
 
 
 def _compile(

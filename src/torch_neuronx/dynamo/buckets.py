@@ -18,7 +18,7 @@ from torch_neuronx.lowering.padded import data_sizes
 from torch_neuronx.lowering.padded.graph import Entering, Request
 from torch_neuronx.lowering.padded.ladder import ladder
 from torch_neuronx.lowering.padded.poison import poisoned
-from torch_neuronx.lowering.padded.sizes import NeedsExact
+from torch_neuronx.lowering.padded.sizes import NeedsExact, symbolic_in
 from torch_neuronx.lowering.spec import Call
 from torch_neuronx.lowering.views import Layout, contiguous_strides, packed
 
@@ -255,7 +255,7 @@ def without_holes(layout: Layout) -> Layout:
 
 
 def _is_symbolic(traced: Any) -> bool:
-    return isinstance(traced, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in traced.shape)
+    return isinstance(traced, torch.Tensor) and bool(symbolic_in(traced))
 
 
 def _at(size: Any, symbols: dict[Any, int]) -> int:
@@ -282,9 +282,4 @@ def _lies(x: torch.Tensor, layout: Layout) -> bool:
 
 
 def is_varying(module: fx.GraphModule) -> bool:
-    return any(
-        _is_symbolic(v) or isinstance(v, torch.SymInt)
-        for n in module.graph.nodes
-        if n.op == "placeholder"
-        for v in [n.meta.get("val")]
-    )
+    return any(symbolic_in(n.meta.get("val")) for n in module.graph.nodes if n.op == "placeholder")

@@ -47,7 +47,7 @@ class Early:
             return None
         try:
             return job.result()
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  # of any kind: the call meets it again and raises it
             return None
 
 

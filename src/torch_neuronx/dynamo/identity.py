@@ -8,6 +8,8 @@ from typing import Any, cast
 import torch
 from torch import fx
 
+from torch_neuronx.lowering.padded.sizes import symbolic_in
+
 
 def graph_identity(module: fx.GraphModule) -> str:
     """SHA-256 over nodes, arguments, traced layouts and subgraphs; names of nodes do not matter."""
@@ -19,7 +21,7 @@ def graph_identity(module: fx.GraphModule) -> str:
 
 def known_of_sizes(module: fx.GraphModule) -> str:
     """SHA-256 over what was found out about the sizes of a graph while it was traced: guards, ranges, equalities."""
-    sizes = [s for n in module.graph.nodes for s in _symbolic(n.meta.get("val"))]
+    sizes = [s for n in module.graph.nodes for s in symbolic_in(n.meta.get("val"))]
     if not sizes:
         return ""
     env = sizes[0].node.shape_env
@@ -29,14 +31,6 @@ def known_of_sizes(module: fx.GraphModule) -> str:
     known |= {f"{s} in {r}" for s, r in env.var_to_range.items() if s in symbols}
     known |= {f"{s} = {x}" for s, x in env.replacements.items() if x.free_symbols & symbols}
     return hashlib.sha256("\n".join(sorted(known)).encode()).hexdigest()
-
-
-def _symbolic(traced: Any) -> list[Any]:
-    if isinstance(traced, (list, tuple)):
-        return [s for x in traced for s in _symbolic(x)]
-    if isinstance(traced, torch.Tensor):
-        return _symbolic(list(traced.shape))
-    return [traced] if isinstance(traced, torch.SymInt) else []
 
 
 def _lines(module: fx.GraphModule) -> list[str]:

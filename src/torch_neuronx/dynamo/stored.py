@@ -53,7 +53,7 @@ class StoredGraph(OutputCode):
     def compiled(self) -> Callable[[list[Any]], Any]:
         """What AOTAutograd calls; it finds this object behind it."""
         call = self._compile().entry_point()
-        call.__wrapped__ = self  # type: ignore[attr-defined]
+        call.__wrapped__ = self  # type: ignore[attr-defined]  # what functools.wraps would set
         return call
 
     def _compile(self) -> CompiledGraph:
@@ -104,16 +104,13 @@ def _varies(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def compilers(settings: Settings, pair: Pair) -> list[SerializableAOTDispatchCompiler]:
+def compiler(kind: str, settings: Settings, pair: Pair) -> SerializableAOTDispatchCompiler:
     """What AOTAutograd compiles with when its cache is to keep the graphs."""
 
-    def of(kind: str) -> SerializableAOTDispatchCompiler:
-        def compile_(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-            return StoredGraph(module, kind, settings, pair, saved_by(module, kind)).compiled()
+    def compile_(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        return StoredGraph(module, kind, settings, pair, saved_by(module, kind)).compiled()
 
-        return SerializableAOTDispatchCompiler(StoredGraph, compile_)
-
-    return [of(kind) for kind in ("forward", "backward", "inference")]
+    return SerializableAOTDispatchCompiler(StoredGraph, compile_)
 
 
 def may_be_stored(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:

@@ -20,11 +20,7 @@ from torch_neuronx.lowering.value import Dim, Factor, Size, Sized, Value
 
 def symbols_in(traced: Any) -> set[Any]:
     """The symbols of everything that tracing knows of a node."""
-    if isinstance(traced, (list, tuple)):
-        return {s for x in traced for s in symbols_in(x)}
-    if isinstance(traced, torch.Tensor):
-        return {s for n in traced.shape for s in symbols_in(n)}
-    return set(traced.node.expr.free_symbols) if isinstance(traced, torch.SymInt) else set()
+    return {s for n in sizes.symbolic_in(traced) for s in n.node.expr.free_symbols}
 
 
 def makes_sizes(module: fx.GraphModule) -> bool:

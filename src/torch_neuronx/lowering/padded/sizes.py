@@ -74,6 +74,15 @@ def current() -> Symbols:
     return _current.symbols
 
 
+def symbolic_in(traced: Any) -> list[Any]:
+    """The SymInts among what tracing knows of a node: itself, the sizes of a tensor, those of each in a list."""
+    if isinstance(traced, (list, tuple)):
+        return [s for x in traced for s in symbolic_in(x)]
+    if isinstance(traced, torch.Tensor):
+        return symbolic_in(list(traced.shape))
+    return [traced] if isinstance(traced, torch.SymInt) else []
+
+
 def expression(size: Any) -> Size:
     """An int as it is; a SymInt's expression, or an int when that is a number. A SymFloat likewise."""
     if isinstance(size, (torch.SymInt, torch.SymFloat)):
